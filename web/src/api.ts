@@ -31,7 +31,7 @@ export interface Listing {
     denied: boolean;
     partial: boolean;
     exact: boolean;
-    /** When files that stay open were looked at last, where sizes follow at close. */
+    /** When files that are written silently were looked for last. */
     checked_at?: number;
     /** Nobody tells what changes there: all was read again at `checked_at`. */
     timed?: boolean;

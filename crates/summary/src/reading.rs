@@ -50,13 +50,15 @@ pub struct LinkedName {
     pub facts: u64,
 }
 
-/// A file that is open for writing, or mapped so.
+/// A file that is open for writing, mapped so, or below a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {
     /// The inode.
     pub id: NodeId,
     /// Another one when the file has changed; 0 where that can't be told.
     pub stamp: u64,
+    /// Nobody tells of writes to it: it is mapped, its process may write by `io_submit`, or the kernel writes to it.
+    pub is_silent: bool,
 }
 
 /// What a harvest is going to read.
@@ -130,8 +132,7 @@ pub trait Directories: Sync {
         SizesFollow::Write
     }
 
-    /// Files of which nobody tells what is written, each once, as they are now: those that are mapped for writing, and where sizes
-    /// follow at close, those that are open for it.
+    /// Files that are open or mapped for writing, each once, as they are now.
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         Err(io::ErrorKind::Unsupported.into())
     }

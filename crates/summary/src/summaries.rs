@@ -84,7 +84,7 @@ pub struct Summaries<D, T> {
     /// Inodes of which names may be in directories that aren't clean, or in none that is known.
     open: HashSet<LinkKey>,
     aliens: Aliens,
-    /// Files that are mapped or open for writing, where nobody tells what is written.
+    /// Files that are mapped or open for writing.
     looked: Looked,
     /// Inodes that got a name or lost one just now.
     relinked: HashMap<LinkKey, Relinked>,

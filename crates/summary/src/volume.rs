@@ -467,16 +467,17 @@ impl Directories for Volume {
         if !self.changes_are_told() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        let (began, mut stamps) = (seconds(), HashMap::new());
-        written::files(self.mount.ok_or_else(unknown)?, self.sizes, |file| {
+        let (began, mut found) = (seconds(), HashMap::new());
+        written::files(self.mount.ok_or_else(unknown)?, self.top(), |file, is_silent| {
             let (Ok(stat), Ok(id)) = (files::statx_fd(file), self.node_of(file)) else { return };
             if stat.file_type() == EntryType::File && stat.nlink > 0 {
                 let is_young = stat.mtime.secs.max(stat.ctime.secs).saturating_add(TICK_SECONDS) >= began;
                 let stamp = if is_young { 0 } else { stamp_of_sum(Facts::of(&stat).term(self.key())) };
-                stamps.entry(id).or_insert(stamp);
+                // By one descriptor all may be told, and by another nothing.
+                found.entry(id).or_insert(OpenFile { id, stamp, is_silent: false }).is_silent |= is_silent;
             }
         })?;
-        Ok(stamps.into_iter().map(|(id, stamp)| OpenFile { id, stamp }).collect())
+        Ok(found.into_values().collect())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -1,29 +1,34 @@
-//! Files that are mapped for writing, or open for it where each write isn't told: nobody tells what is written to them until
-//! they are closed.
+//! Files that are open for writing, or mapped for it: of some nobody tells what is written to them until they are closed.
+//!
+//! Those are the mapped ones; those of processes that write by `io_submit` (libaio), which the kernel doesn't report; and those that
+//! lie below a loop device, which the kernel writes to by itself. Where sizes follow at close, all of them.
 //!
 //! Nothing of any other file system is touched: one that doesn't answer would keep this waiting.
 
 use std::{
     collections::HashSet,
+    ffi::OsStr,
     fs, io,
     os::{
         fd::{AsFd, BorrowedFd},
-        unix::fs::{MetadataExt, PermissionsExt},
+        unix::{
+            ffi::OsStrExt,
+            fs::{MetadataExt, PermissionsExt},
+        },
     },
     path::{Path, PathBuf},
 };
 
-use onesweep_layout::MountTable;
-use onesweep_sys::files::{makedev, open_handle_of_link};
+use onesweep_layout::{Mount, MountTable};
+use onesweep_sys::files::{makedev, open_handle_at, open_handle_of_link};
 
-use crate::{
-    lost_names::{entries, processes},
-    tracker::SizesFollow,
-};
+use crate::lost_names::{entries, processes};
 
 /// How a mapping is marked by which others see what is written.
 const SHARED: &str = "s";
-/// Of a link in `map_files`: the file was opened for writing.
+/// The mapping of who may call `io_submit`: without it no call has a context.
+const RING: &[u8] = b" /[aio]";
+/// Of a link in `fd` or `map_files`: the file was opened for writing.
 const MAY_WRITE: u32 = 0o200;
 /// Of the flags of an open file.
 const ACCESS_MODE: u32 = 0o3;
@@ -31,26 +36,72 @@ const WRITE_ONLY: u32 = 0o1;
 const READ_AND_WRITE: u32 = 0o2;
 const PATH_ONLY: u32 = 0o10_000_000;
 
-/// Those of the file system that is mounted under this number, once for each descriptor and each mapping; they are handles alone.
-/// Processes that may not be looked at, or that end meanwhile, are left out. Costs some ten microseconds for each open file where
-/// sizes follow at close; else only the mappings of each process are read.
-pub(crate) fn files(mount: u64, sizes: SizesFollow, mut each: impl FnMut(BorrowedFd<'_>)) -> io::Result<()> {
+/// Those of the file system that is mounted under this number, of whose mount `top` is the top; once for each descriptor, each
+/// mapping and each loop device. They are handles alone, and `true` stands for those of which no write is told.
+///
+/// Processes that may not be looked at, or that end meanwhile, are left out. Costs some ten microseconds for each file that is open
+/// for writing, one for each other one, and what it takes to read the mappings of each process.
+pub(crate) fn files(mount: u64, top: BorrowedFd<'_>, mut each: impl FnMut(BorrowedFd<'_>, bool)) -> io::Result<()> {
     let unknown = || io::Error::new(io::ErrorKind::NotFound, "its mount isn't in the table of mounts");
-    let device = MountTable::read()?.by_id(mount).ok_or_else(unknown)?.dev;
-    let mut mounts = Mounts { device, known: HashSet::new(), told: HashSet::new() };
+    let table = MountTable::read()?;
+    let ours = table.by_id(mount).ok_or_else(unknown)?;
+    let mut mounts = Mounts { device: ours.dev, known: HashSet::new(), told: HashSet::new() };
     for process in processes(Path::new("/proc"))? {
-        // What is written through a descriptor is told else.
-        let descriptors = (sizes == SizesFollow::Close).then(|| {
-            mounts.add_those_of(&process);
-            entries(&process.join("fd")).filter(|link| mounts.has(&process, link))
-        });
-        for link in descriptors.into_iter().flatten().chain(mappings(&process, device)) {
+        let maps = fs::read(process.join("maps")).unwrap_or_default();
+        // The kernel's own have none, and no files either.
+        if maps.is_empty() {
+            continue;
+        }
+        mounts.add_those_of(&process);
+        let has_ring = has_ring(&maps);
+        let descriptors = entries(&process.join("fd")).filter(|link| may_write(link) && mounts.has(&process, link));
+        let mapped = mappings(&process, &maps, ours.dev).map(|link| (link, true));
+        for (link, is_silent) in descriptors.map(|link| (link, has_ring)).chain(mapped) {
             if let Ok(file) = open_handle_of_link(link.as_path()) {
-                each(file.as_fd());
+                each(file.as_fd(), is_silent);
             }
         }
     }
+    for path in backing_files(Path::new("/sys/block")) {
+        let opened = below_top(&table, ours, &path).map(|path| open_handle_at(top, path.as_path()));
+        if let Some(Ok(file)) = opened {
+            each(file.as_fd(), true);
+        }
+    }
     Ok(())
+}
+
+/// Whether a link of `fd` or `map_files` is of a file that was opened for writing.
+fn may_write(link: &Path) -> bool {
+    link.symlink_metadata().is_ok_and(|facts| facts.permissions().mode() & MAY_WRITE != 0)
+}
+
+/// Whether a process may write by `io_submit`, by its `maps`.
+fn has_ring(maps: &[u8]) -> bool {
+    // As the kernel writes it; a file of that name has more in front of it.
+    maps.split(|&byte| byte == b'\n').any(|line| line.windows(RING.len()).any(|part| part == RING))
+}
+
+/// The files below all loop devices that may be written to, as this process would name them.
+fn backing_files(devices: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    entries(devices).filter_map(|device| {
+        // No other devices have it.
+        let path = fs::read(device.join("loop/backing_file")).ok()?;
+        let is_read_only = fs::read(device.join("ro")).is_ok_and(|ro| ro.starts_with(b"1"));
+        let path = PathBuf::from(OsStr::from_bytes(path.strip_suffix(b"\n").unwrap_or(&path)));
+        (!is_read_only).then_some(path)
+    })
+}
+
+/// The way to a path from the top of a mount, where it is on the same file system and below that; by another mount, too.
+fn below_top(table: &MountTable, ours: &Mount, path: &Path) -> Option<PathBuf> {
+    let mount = table.of_path(path).filter(|mount| mount.dev == ours.dev)?;
+    let rest = path.strip_prefix(&mount.mount_point).ok()?;
+    let within = mount.root.components().chain(rest.components()).collect::<PathBuf>();
+    let below = within.strip_prefix(&ours.root).ok().filter(|below| !below.as_os_str().is_empty())?;
+    // Something else may be mounted on the way.
+    let by_ours = table.of_path(&ours.mount_point.join(below));
+    by_ours.is_some_and(|mount| mount.dev == ours.dev).then(|| below.to_owned())
 }
 
 /// The mounts of one file system, in all namespaces.
@@ -93,14 +144,11 @@ fn written_on(facts: &str) -> Option<u64> {
     field("mnt_id:")?.parse().ok().filter(|_| is_written)
 }
 
-/// Links to files of a device of which a process has mappings that others see, and that were opened for writing.
-fn mappings(process: &Path, device: u64) -> impl Iterator<Item = PathBuf> + use<> {
-    let maps = fs::read(process.join("maps")).unwrap_or_default();
-    let names: Vec<String> =
-        String::from_utf8_lossy(&maps).lines().filter_map(|line| shared_on(line, device)).collect();
+/// Links to files of a device of which a process has mappings that others see, by its `maps`, and that were opened for writing.
+fn mappings(process: &Path, maps: &[u8], device: u64) -> impl Iterator<Item = PathBuf> + use<> {
+    let names: Vec<String> = String::from_utf8_lossy(maps).lines().filter_map(|line| shared_on(line, device)).collect();
     let folder = process.join("map_files");
-    let links = names.into_iter().map(move |name| folder.join(name));
-    links.filter(|link| link.symlink_metadata().is_ok_and(|facts| facts.permissions().mode() & MAY_WRITE != 0))
+    names.into_iter().map(move |name| folder.join(name)).filter(|link| may_write(link))
 }
 
 /// The name of a mapping in `map_files`, by its line of `maps`.
@@ -125,7 +173,7 @@ mod tests {
         process::{Command, Stdio},
     };
 
-    use onesweep_sys::files::{CURRENT_DIR, statx_at, statx_fd};
+    use onesweep_sys::files::{CURRENT_DIR, open_dir, statx_at, statx_fd};
 
     use super::*;
 
@@ -154,12 +202,73 @@ mod tests {
         }
     }
 
-    /// Numbers of the files that are found.
-    fn found(folder: &Path, sizes: SizesFollow) -> Vec<u64> {
+    #[test]
+    fn who_has_a_ring_writes_silently() {
+        let line = |name: &str| format!("7f12a000-7f12b000 rw-s 00000000 00:0f 5   {name}\n");
+        let maps = |name: &str| [line("/usr/bin/x"), line(name)].concat();
+        assert!(has_ring(maps("/[aio] (deleted)").as_bytes()));
+        assert!(!has_ring(maps("/srv/[aio] (deleted)").as_bytes()) && !has_ring(maps("[stack]").as_bytes()));
+    }
+
+    #[test]
+    fn a_backing_file_is_found_by_any_mount_of_the_same_file_system() {
+        let table = MountTable::parse(
+            b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n\
+              2 1 8:2 / /srv rw - ext4 /dev/sda2 rw\n\
+              3 1 8:2 /images /bound rw - ext4 /dev/sda2 rw\n\
+              4 1 8:2 /images/one /one rw - ext4 /dev/sda2 rw\n\
+              5 2 0:9 / /srv/other rw - nfs host:/x rw\n\
+              6 1 8:2 / /again rw - ext4 /dev/sda2 rw\n",
+        )
+        .expect("mounts");
+        let from = |id: u64, path: &str| {
+            let found = below_top(&table, table.by_id(id).expect("a mount"), Path::new(path));
+            found.map(|path| path.to_str().expect("text").to_owned())
+        };
+        assert_eq!(from(2, "/srv/images/one"), Some("images/one".to_owned()));
+        assert_eq!(from(2, "/bound/two"), Some("images/two".to_owned()));
+        assert_eq!(from(2, "/one"), Some("images/one".to_owned()));
+        assert_eq!(from(3, "/srv/images/one"), Some("one".to_owned()));
+        assert_eq!(from(6, "/srv/images/two"), Some("images/two".to_owned()));
+        let (elsewhere, covered) =
+            ([(3, "/srv/elsewhere"), (2, "/home/image")], [(2, "/srv/other/x"), (2, "/again/other/x")]);
+        for (id, path) in elsewhere.into_iter().chain(covered).chain([(1, "/srv/images/one")]) {
+            assert_eq!(from(id, path), None, "{path} from mount {id}");
+        }
+        assert_eq!(from(1, "/home/image"), Some("home/image".to_owned()));
+    }
+
+    #[test]
+    fn loop_devices_that_may_be_written_to_name_their_files() {
+        let devices = tempfile::tempdir().expect("a folder");
+        for (name, ro, file) in [
+            ("loop0", "0", Some("/srv/a b\n")),
+            ("loop1", "1", Some("/srv/c\n")),
+            ("loop2", "0", None),
+            ("sda", "0", None),
+        ] {
+            let device = devices.path().join(name);
+            fs::create_dir_all(device.join(if name == "sda" { "queue" } else { "loop" })).expect("a folder");
+            fs::write(device.join("ro"), format!("{ro}\n")).expect("a file");
+            if let Some(file) = file {
+                fs::write(device.join("loop/backing_file"), file).expect("a file");
+            }
+        }
+        assert_eq!(backing_files(devices.path()).collect::<Vec<_>>(), [Path::new("/srv/a b")]);
+    }
+
+    /// Numbers of the files that are found, and of those of which no write is told.
+    fn found(folder: &Path) -> [Vec<u64>; 2] {
         let mount = statx_at(CURRENT_DIR, folder, true).expect("its facts").mnt_id.expect("its mount");
-        let mut found = Vec::new();
-        files(mount, sizes, |file| found.push(statx_fd(file).expect("its facts").ino)).expect("all processes");
-        found
+        let top = open_dir(folder).expect("it opens");
+        let (mut all, mut silent) = (Vec::new(), Vec::new());
+        files(mount, top.as_fd(), |file, is_silent| {
+            let ino = statx_fd(file).expect("its facts").ino;
+            all.push(ino);
+            silent.extend(is_silent.then_some(ino));
+        })
+        .expect("all processes");
+        [all, silent]
     }
 
     #[test]
@@ -185,19 +294,18 @@ mod tests {
         let said = b"open -r looked\nmmap -r 0 4096\nclose\nmmap -rw 0 4096\nclose\n";
         commands.write_all(said).expect("it reads");
         let mapped = fs::metadata(at("mapped")).expect("its facts").ino();
-        while !found(folder.path(), SizesFollow::Write).contains(&mapped) {
+        while !found(folder.path())[1].contains(&mapped) {
             assert!(mapping.try_wait().expect("its state").is_none(), "it ended");
         }
-        let told = found(folder.path(), SizesFollow::Write);
-        assert!(told.contains(&mapped), "{told:?}");
-        assert!(!told.contains(&ino(&written)) && !told.contains(&ino(&appended)), "{told:?}");
-        let all = found(folder.path(), SizesFollow::Close);
+        let [all, silent] = found(folder.path());
+        assert!(silent.contains(&mapped) && all.contains(&mapped), "{silent:?}");
+        assert!(!silent.contains(&ino(&written)) && !silent.contains(&ino(&appended)), "{silent:?}");
         assert!(all.contains(&ino(&written)) && all.contains(&ino(&appended)), "{all:?}");
         let looked = fs::metadata(at("looked")).expect("its facts").ino();
         assert!(!all.contains(&ino(&read)) && !all.contains(&looked), "{all:?}");
         drop((written, commands));
         mapping.wait().expect("it ends");
-        let all = found(folder.path(), SizesFollow::Close);
+        let [all, _] = found(folder.path());
         assert!(!all.contains(&mapped), "{all:?}");
         assert!(all.contains(&ino(&appended)));
     }

@@ -94,8 +94,7 @@ pub(crate) struct ServeSettings {
     /// from time to time [default: write]
     #[arg(long, value_name = "WHEN")]
     pub(crate) sizes_follow: Option<SizesFollow>,
-    /// So often files that stay mapped for writing are looked at, and with --sizes-follow close, those that stay open for it
-    /// [default: 1m]
+    /// So often files that stay open or mapped for writing are looked at [default: 1m]
     #[arg(long, value_name = "TIME")]
     pub(crate) check_open_every: Option<Seconds>,
     /// Whether small files are moved side by side when files beside them were written, as defrag does: never, on disks

@@ -55,6 +55,7 @@ mod several_disks;
 mod shard_order;
 mod shards;
 mod shuffled;
+mod silent_writes;
 mod sizes_at_close;
 mod sparse;
 mod store_damage;

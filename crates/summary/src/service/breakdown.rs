@@ -43,7 +43,7 @@ pub struct Breakdown {
     pub partial: bool,
     /// Nothing is known to have changed since it was counted.
     pub exact: bool,
-    /// When files that stayed open for writing were looked at last: as in [`Head`](super::protocol::Head).
+    /// When files that are written silently were looked for last: as in [`Head`](super::protocol::Head).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_at: Option<i64>,
     /// Nobody tells what changes there: all below was read again at `checked_at`, or later.

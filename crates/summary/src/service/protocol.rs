@@ -125,8 +125,8 @@ pub struct Head {
     pub partial: bool,
     /// Nothing is known to have changed since it was counted.
     pub exact: bool,
-    /// There where sizes follow at close, and all that was closed is counted: when files that stayed open for writing were looked
-    /// at last, in seconds since 1970.
+    /// When files were looked for of which nobody tells what is written, in seconds since 1970: what was written so since may not be
+    /// counted. Absent where they were looked at for this answer, or nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checked_at: Option<i64>,
     /// Nobody tells what changes there: all below was read again at `checked_at`, or later.

@@ -165,8 +165,7 @@ impl Server {
         pause
     }
 
-    /// Looks at the files that are mapped for writing, and where sizes follow at close, at those that are open for it, of each file
-    /// system that is known. Nobody waits meanwhile. `failed` is told what can't be looked at.
+    /// Looks at the files that are open or mapped for writing, of each file system that is known. Nobody waits meanwhile. `failed` is told what can't be looked at.
     pub fn check_open_files(&self, mut failed: impl FnMut(&Served, &dyn std::error::Error)) {
         let is_due = |served: &&Arc<Served>| served.shared.is_ready() && served.volume.changes_are_told();
         for served in self.volumes().iter().filter(is_due) {

@@ -52,10 +52,11 @@ pub struct Answer {
     /// When it was harvested itself, in seconds since 1970.
     pub harvested_at: i64,
     /// Nothing is known to have changed since; else files are written just now faster than they can be counted, or only what
-    /// is stored was asked for, or there is a [`checked_at`](Self::checked_at).
+    /// is stored was asked for, or some are written and nobody tells of it.
     pub is_exact: bool,
-    /// It would be exact if each write were told. Files that are closed are counted; those that stayed mapped for writing, or open
-    /// for it where sizes follow at close, were looked at then, in seconds since 1970.
+    /// When files were looked for of which nobody tells what is written, in seconds since 1970: those that are mapped, written by
+    /// `io_submit` or through a loop device, and those that are open where sizes follow at close. What was written so since may not be
+    /// counted, also where there was none then and all else is exact. `None` where they were looked at for this answer, or nothing was.
     pub checked_at: Option<i64>,
     /// Directories below that could not be read.
     pub unreadable: usize,

@@ -1,5 +1,6 @@
-//! Files that are mapped for writing, and where sizes follow at close, those that stay open for it: nobody tells what is written
-//! to them, so they are looked at from time to time.
+//! Files that are open or mapped for writing: of some nobody tells what is written to them, so all are looked at from time to time.
+//!
+//! Which ones those are may be another set a moment later, and no event says so. So each answer tells when the last look was.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -22,7 +23,7 @@ pub(super) struct Looked {
     at: i64,
     /// By what each can be told from what it is later.
     stamps: HashMap<NodeId, u64>,
-    /// The directories that name them.
+    /// The directories that name those of which nobody tells what is written.
     places: HashSet<Slot>,
 }
 
@@ -47,11 +48,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub fn take_open_files(&mut self, at: i64, files: &[OpenFile]) -> Result<(), SummaryError> {
         // One that wasn't open then may have been written since it was counted.
         let before = std::mem::replace(&mut self.looked, Looked::at(at)).stamps;
-        for OpenFile { id, stamp } in files {
+        for OpenFile { id, stamp, is_silent } in files {
             let is_the_same = *stamp != 0 && before.get(id) == Some(stamp);
             let key = LinkKey { subvolume: id.subvolume, ino: id.ino };
             for place in self.ledger.places(key)?.all() {
-                self.looked.places.insert(place);
+                if *is_silent {
+                    self.looked.places.insert(place);
+                }
+                // What was told of it meanwhile has been read, and this finds it clean; what was not hasn't.
                 if !is_the_same {
                     self.mark(place)?;
                 }
@@ -83,8 +87,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let is_right =
             freshness == Freshness::Synced || !(self.follows_close() || self.has_mapped_below(slot, seen)?);
         let is_exact = is_right && self.directories.changes_are_told();
-        let checked_at = (!is_exact).then_some(self.looked.at);
-        let age = checked_at.map_or(0, |at| (self.time() - at).max(0));
+        // A mapping may have been made since the last look.
+        let checked_at = (!is_exact || freshness != Freshness::Synced).then_some(self.looked.at);
+        let age = checked_at.filter(|_| !is_exact).map_or(0, |at| (self.time() - at).max(0));
         Ok(Answer { is_exact, checked_at, age, ..self.cached(directory, seen)? })
     }
 
@@ -97,7 +102,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.looked.at += by;
     }
 
-    /// Whether a file at or below a directory that is shown was mapped for writing at the last look.
+    /// Whether nobody tells what is written to a file at or below a directory that is shown, by the last look.
     pub(super) fn has_mapped_below(&self, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
         let nodes = &self.ledger.nodes;
         for &place in self.looked.places.iter().filter(|&&place| nodes.is_used(place)) {

@@ -146,10 +146,11 @@ pub(super) fn linked(from: &mut Reader<'_>) -> Option<LinkedName> {
 pub(super) fn put_open(out: &mut Writer, open: &OpenFile) {
     put_id(out, open.id);
     out.fixed(open.stamp);
+    out.unsigned(open.is_silent.into());
 }
 
 pub(super) fn open(from: &mut Reader<'_>) -> Option<OpenFile> {
-    Some(OpenFile { id: id(from)?, stamp: from.fixed()? })
+    Some(OpenFile { id: id(from)?, stamp: from.fixed()?, is_silent: from.unsigned()? == 1 })
 }
 
 pub(super) fn put_reading(out: &mut Writer, reading: &Reading) {

@@ -42,7 +42,7 @@ fn answers_above_what_is_mapped_are_as_old_as_the_last_look() {
                 let nodes = &tracked.ledger().nodes;
                 let slot = |ino: u64| nodes.find(id(ino)).expect("it is known");
                 let is_above = places.iter().any(|&place| nodes.contains(slot(directory), slot(place)));
-                let expected = if is_above { (false, Some(1000 + round)) } else { (true, None) };
+                let expected = (!is_above, Some(1000 + round));
                 assert_eq!((answer.is_exact, answer.checked_at), expected, "{directory} {when}");
             }
             // One that is as it was isn't read for it.

@@ -540,8 +540,9 @@ impl Directories for Tree {
 
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         let state = self.state();
-        let open = state.open.keys().filter(|_| state.sizes == SizesFollow::Close);
-        Ok(open.chain(&state.mapped).map(|&ino| OpenFile { id: id(ino), stamp: state.term(ino) }).collect())
+        let open = state.open.keys().filter(|ino| !state.mapped.contains(ino)).map(|&ino| (ino, false));
+        let all = open.chain(state.mapped.iter().map(|&ino| (ino, true)));
+        Ok(all.map(|(ino, is_silent)| OpenFile { id: id(ino), stamp: state.term(ino), is_silent }).collect())
     }
 
     fn begin_bulk(&self) -> bool {

@@ -458,7 +458,10 @@ pub(super) fn age(head: &Head) -> String {
             let directories = if left == 1 { "directory" } else { "directories" };
             format!("{stored}; {left} {directories} or more have changed since")
         }
-        (None, true, _) => "up to date".to_owned(),
+        (None, true, None) => "up to date".to_owned(),
+        (None, true, Some(at)) => {
+            format!("up to date; files that are written silently were looked for {} s ago (--sync looks now)", ago(at))
+        }
         (None, false, None) => stored,
         (None, false, Some(at)) if head.timed => {
             format!("read as a whole {} s ago; nobody tells what changes there (--sync reads it again)", ago(at))

@@ -31,7 +31,7 @@ const COMMIT_EVERY: Duration = Duration::from_secs(60);
 const COMPLAIN_EVERY: Duration = Duration::from_secs(600);
 /// The paper's `timeout`.
 const HARVEST_AFTER: i64 = 30 * 60;
-/// So often files that stay mapped for writing are looked at, and where sizes follow at close, those that stay open for it.
+/// So often files that stay open or mapped for writing are looked at.
 const CHECK_OPEN_EVERY: i64 = 60;
 
 /// Harvesting more than so many directories takes memory that isn't needed afterwards.
