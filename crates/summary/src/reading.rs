@@ -137,6 +137,12 @@ pub trait Directories: Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Whether what is written through overlays that lie on it is told to nobody, as [`open_for_writing`](Self::open_for_writing)
+    /// has found last.
+    fn has_silent_overlays(&self) -> bool {
+        false
+    }
+
     /// Has everything written that waits in memory, so that blocks are what they will be.
     fn sync(&self) -> io::Result<()>;
 
@@ -241,6 +247,10 @@ impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
 
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
         (**self).open_for_writing()
+    }
+
+    fn has_silent_overlays(&self) -> bool {
+        (**self).has_silent_overlays()
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -13,13 +13,14 @@ use std::{
     path::Path,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use onesweep_layout::MountTable;
 use onesweep_sys::{
     fanotify::Group,
+    features::kernel_version,
     files::{self, EntryType, Stat},
     handle::{self, FileHandle},
     lease, xfs,
@@ -67,6 +68,7 @@ pub struct Volume {
     declared: Option<Arc<Declared>>,
     sizes: SizesFollow,
     settling_seconds: i64,
+    has_silent_overlays: AtomicBool,
     /// How directories are read until a first harvest is over.
     bulk: RwLock<Option<Arc<Bulk>>>,
 }
@@ -144,6 +146,7 @@ impl Volume {
             declared,
             sizes,
             settling_seconds,
+            has_silent_overlays: AtomicBool::new(false),
             bulk,
         })
     }
@@ -173,6 +176,7 @@ impl Volume {
             declared,
             sizes,
             settling_seconds,
+            has_silent_overlays: AtomicBool::new(false),
             bulk,
         })
     }
@@ -468,7 +472,7 @@ impl Directories for Volume {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let (began, mut found) = (seconds(), HashMap::new());
-        written::files(self.mount.ok_or_else(unknown)?, self.top(), |file, is_silent| {
+        let has_overlays = written::files(self.mount.ok_or_else(unknown)?, self.top(), |file, is_silent| {
             let (Ok(stat), Ok(id)) = (files::statx_fd(file), self.node_of(file)) else { return };
             if stat.file_type() == EntryType::File && stat.nlink > 0 {
                 let is_young = stat.mtime.secs.max(stat.ctime.secs).saturating_add(TICK_SECONDS) >= began;
@@ -477,7 +481,13 @@ impl Directories for Volume {
                 found.entry(id).or_insert(OpenFile { id, stamp, is_silent: false }).is_silent |= is_silent;
             }
         })?;
+        let are_silent = has_overlays && written::are_overlays_silent(kernel_version());
+        self.has_silent_overlays.store(are_silent, Ordering::Relaxed);
         Ok(found.into_values().collect())
+    }
+
+    fn has_silent_overlays(&self) -> bool {
+        self.has_silent_overlays.load(Ordering::Relaxed)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -41,11 +41,14 @@ const PATH_ONLY: u32 = 0o10_000_000;
 ///
 /// Processes that may not be looked at, or that end meanwhile, are left out. Costs some ten microseconds for each file that is open
 /// for writing, one for each other one, and what it takes to read the mappings of each process.
-pub(crate) fn files(mount: u64, top: BorrowedFd<'_>, mut each: impl FnMut(BorrowedFd<'_>, bool)) -> io::Result<()> {
+///
+/// Says whether overlays lie on it, in any namespace that a process has.
+pub(crate) fn files(mount: u64, top: BorrowedFd<'_>, mut each: impl FnMut(BorrowedFd<'_>, bool)) -> io::Result<bool> {
     let unknown = || io::Error::new(io::ErrorKind::NotFound, "its mount isn't in the table of mounts");
     let table = MountTable::read()?;
     let ours = table.by_id(mount).ok_or_else(unknown)?;
-    let mut mounts = Mounts { device: ours.dev, known: HashSet::new(), told: HashSet::new() };
+    let has_overlays = has_overlays(&table, ours.dev);
+    let mut mounts = Mounts { device: ours.dev, known: HashSet::new(), told: HashSet::new(), has_overlays };
     for process in processes(Path::new("/proc"))? {
         let maps = fs::read(process.join("maps")).unwrap_or_default();
         // The kernel's own have none, and no files either.
@@ -68,7 +71,27 @@ pub(crate) fn files(mount: u64, top: BorrowedFd<'_>, mut each: impl FnMut(Borrow
             each(file.as_fd(), true);
         }
     }
-    Ok(())
+    Ok(mounts.has_overlays)
+}
+
+/// Before this nobody tells the file system below what is written through an overlay.
+const OVERLAYS_ARE_TOLD: (u32, u32) = (6, 5);
+
+/// Whether a kernel says nothing of what is written through overlays.
+pub(crate) fn are_overlays_silent(kernel: (u32, u32)) -> bool {
+    kernel < OVERLAYS_ARE_TOLD
+}
+
+/// Whether what is written to an overlay lands on a device, by the mounts of who has mounted it.
+fn has_overlays(table: &MountTable, device: u64) -> bool {
+    let upper = |mount: &Mount| {
+        mount.super_options.split(',').find_map(|of| Some(PathBuf::from(of.strip_prefix("upperdir=")?)))
+    };
+    let overlays = table.iter().filter(|mount| mount.fs_type == "overlay");
+    // From where a path goes that isn't whole is not known.
+    overlays
+        .filter_map(upper)
+        .any(|upper| !upper.is_absolute() || table.of_path(&upper).is_some_and(|mount| mount.dev == device))
 }
 
 /// Whether a link of `fd` or `map_files` is of a file that was opened for writing.
@@ -110,6 +133,8 @@ struct Mounts {
     known: HashSet<u64>,
     /// Namespaces of mounts, and what processes see of them.
     told: HashSet<(u64, PathBuf)>,
+    /// Overlays lie on it.
+    has_overlays: bool,
 }
 
 impl Mounts {
@@ -120,8 +145,9 @@ impl Mounts {
             return;
         }
         let table = fs::read(process.join("mountinfo")).ok().and_then(|text| MountTable::parse(&text).ok());
-        let ours = table.iter().flat_map(|table| table.iter()).filter(|mount| mount.dev == self.device);
-        self.known.extend(ours.map(|mount| mount.id));
+        let Some(table) = table else { return };
+        self.known.extend(table.iter().filter(|mount| mount.dev == self.device).map(|mount| mount.id));
+        self.has_overlays |= has_overlays(&table, self.device);
     }
 
     /// Whether a descriptor is of a file on one of them, and for writing.
@@ -236,6 +262,24 @@ mod tests {
             assert_eq!(from(id, path), None, "{path} from mount {id}");
         }
         assert_eq!(from(1, "/home/image"), Some("home/image".to_owned()));
+    }
+
+    #[test]
+    fn overlays_tell_where_they_are_written() {
+        assert!(are_overlays_silent((6, 1)) && are_overlays_silent((5, 15)));
+        assert!(!are_overlays_silent((6, 5)) && !are_overlays_silent((7, 0)));
+        let with = |options: &str| {
+            let text = format!(
+                "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 8:2 / /var rw - xfs /dev/sda2 rw\n\
+                 3 2 0:40 / /var/lib/x/merged rw - overlay overlay rw,lowerdir=/l{options}\n"
+            );
+            let table = MountTable::parse(text.as_bytes()).expect("mounts");
+            [makedev(8, 1), makedev(8, 2)].map(|device| has_overlays(&table, device))
+        };
+        assert_eq!(with(",upperdir=/var/lib/x/diff,workdir=/var/lib/x/work"), [false, true]);
+        assert_eq!(with(",upperdir=/srv/diff,workdir=/srv/work"), [true, false]);
+        assert_eq!(with(",upperdir=x/diff,workdir=x/work"), [true, true]);
+        assert_eq!(with(""), [false, false], "it can't be written to");
     }
 
     #[test]

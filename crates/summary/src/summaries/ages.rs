@@ -155,10 +155,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let now = self.now();
         let mut oldest = self.ages.behind_since.unwrap_or(now);
         let since_time = |at: i64| now - (self.time() - at).max(0);
-        if !self.directories.changes_are_told() || self.follows_close() || self.has_mapped_below(slot, seen)? {
+        if !self.directories.changes_are_told() || self.has_closed_alone() || self.has_mapped_below(slot, seen)? {
             oldest = oldest.min(since_time(self.looked_at()));
         }
-        if self.follows_close() {
+        if self.has_closed_alone() {
             oldest = oldest.min(self.asked_at);
         }
         self.each_dirty(slot, seen, false, &mut |slot| {

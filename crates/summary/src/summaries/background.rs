@@ -113,11 +113,12 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     /// Something is counted by what the kernel doesn't tell to have changed, but which can be found out: projects, and what
-    /// is cut by its path where sizes follow at close; or by what nobody tells anything of.
+    /// is cut by its path where sizes follow at close, or written through silent overlays; or by what nobody tells anything of.
     pub(super) fn has_silent_changes(&self) -> bool {
         let wants_project = self.ledger.declared().is_some_and(Declared::wants_project);
         !self.directories.changes_are_told()
             || self.follows_close()
+            || self.directories.has_silent_overlays()
             || (wants_project && self.directories.method().is_some())
     }
 

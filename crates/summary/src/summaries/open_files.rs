@@ -43,6 +43,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.directories.sizes_follow() == SizesFollow::Close
     }
 
+    /// All that is certain is what was closed in the ordinary way, or found by a search of the file system.
+    pub(super) fn has_closed_alone(&self) -> bool {
+        self.follows_close() || self.directories.has_silent_overlays()
+    }
+
     /// Takes in which files were open for writing, and how they were, from `at` on, in seconds since 1970. Where they aren't as at
     /// the last look, the directories that name them are read before they are asked for.
     pub fn take_open_files(&mut self, at: i64, files: &[OpenFile]) -> Result<(), SummaryError> {
@@ -85,7 +90,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
         // Who wants all written has these looked at, and where sizes follow at close, the file system asked what has changed.
         let is_right =
-            freshness == Freshness::Synced || !(self.follows_close() || self.has_mapped_below(slot, seen)?);
+            freshness == Freshness::Synced || !(self.has_closed_alone() || self.has_mapped_below(slot, seen)?);
         let is_exact = is_right && self.directories.changes_are_told();
         // A mapping may have been made since the last look.
         let checked_at = (!is_exact || freshness != Freshness::Synced).then_some(self.looked.at);

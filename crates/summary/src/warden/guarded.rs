@@ -248,6 +248,7 @@ pub struct Guarded {
     method: Option<Method>,
     settling_seconds: i64,
     sizes: SizesFollow,
+    has_silent_overlays: AtomicBool,
     identity: Vec<u8>,
     /// The warden reads with these, too, and runs their commands.
     declared: Option<Arc<Declared>>,
@@ -274,6 +275,7 @@ impl Guarded {
             method,
             settling_seconds,
             sizes,
+            has_silent_overlays: AtomicBool::new(false),
             identity,
             declared: None,
             watch,
@@ -440,7 +442,14 @@ impl Directories for Guarded {
     }
 
     fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
-        self.asked(Ask::OpenForWriting, |from| all(from, open))
+        let take = |from: &mut Reader<'_>| Some((all(from, open)?, from.unsigned()? == 1));
+        let (files, has_silent_overlays) = self.asked(Ask::OpenForWriting, take)?;
+        self.has_silent_overlays.store(has_silent_overlays, Ordering::Relaxed);
+        Ok(files)
+    }
+
+    fn has_silent_overlays(&self) -> bool {
+        self.has_silent_overlays.load(Ordering::Relaxed)
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -355,7 +355,11 @@ impl Kept {
             Ask::OpenByLostNames => put_ids(volume.open_by_lost_names()),
             Ask::OpenForWriting => {
                 let open = volume.open_for_writing()?;
-                plain(|out| put_all(out, &open, put_open))
+                let has_silent_overlays = volume.has_silent_overlays();
+                plain(|out| {
+                    put_all(out, &open, put_open);
+                    out.unsigned(has_silent_overlays.into());
+                })
             }
             Ask::Sync => volume.sync().and_then(|()| plain(|_| {})),
             Ask::BeginBulk => {

@@ -1,6 +1,10 @@
 //! Files that are written through a mapping, which nobody tells: they are looked at, and answers say when.
 
-use onesweep_summary::{reading::Directories, store::Store, summaries::Freshness};
+use onesweep_summary::{
+    reading::Directories,
+    store::Store,
+    summaries::{Freshness, Tended},
+};
 
 use crate::{
     agrees, answers_right, opened,
@@ -12,6 +16,31 @@ fn write(tree: &Tree, ino: u64) {
     let mut state = tree.state();
     *state.files.get_mut(&ino).expect("a file") += 7;
     state.keep(ROOT, Some(ino));
+}
+
+/// By an overlay on an old kernel: no process has the file open that is written.
+#[test]
+fn silent_overlays_are_searched_for() {
+    for seed in 0..20 {
+        let tree = Tree::new(seed);
+        let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+        (0..30).for_each(|_| tree.state().change());
+        agrees(&mut tracked, &tree, ROOT, "at first");
+        tree.state().has_silent_overlays = true;
+        for round in 0..3 {
+            let when = format!("in round {round} of seed {seed}");
+            let Some((_, _, ino)) = tree.state().any_name() else { continue };
+            write(&tree, ino);
+            tracked.take_open_files(1000, &[]).expect("no error");
+            let answer = tracked.query(id(ROOT), Freshness::Exact).expect("an answer");
+            assert_eq!((answer.is_exact, answer.checked_at), (false, Some(1000)), "{when}");
+            let answer = answers_right(&mut tracked, &tree, (ROOT, Freshness::Synced), &when);
+            assert!(answer.is_exact, "{when}");
+            write(&tree, ino);
+            while matches!(tracked.tend(0, 5, &|| false).expect("no error"), Tended::Some(_)) {}
+            answers_right(&mut tracked, &tree, (ROOT, Freshness::Exact), &when);
+        }
+    }
 }
 
 #[test]

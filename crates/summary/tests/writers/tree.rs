@@ -73,6 +73,8 @@ pub(crate) struct State {
     pub(crate) open: BTreeMap<u64, u64>,
     /// Files that are mapped for writing.
     pub(crate) mapped: BTreeSet<u64>,
+    /// Some are written through overlays, of which nobody tells.
+    pub(crate) has_silent_overlays: bool,
     /// It reads in bulk where that is wanted.
     pub(crate) is_bulk: bool,
     /// Sizes as they were written, and the number of the last change by then, while it does.
@@ -543,6 +545,10 @@ impl Directories for Tree {
         let open = state.open.keys().filter(|ino| !state.mapped.contains(ino)).map(|&ino| (ino, false));
         let all = open.chain(state.mapped.iter().map(|&ino| (ino, true)));
         Ok(all.map(|(ino, is_silent)| OpenFile { id: id(ino), stamp: state.term(ino), is_silent }).collect())
+    }
+
+    fn has_silent_overlays(&self) -> bool {
+        self.state().has_silent_overlays
     }
 
     fn begin_bulk(&self) -> bool {
