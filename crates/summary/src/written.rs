@@ -20,12 +20,13 @@ use std::{
 };
 
 use onesweep_layout::{Mount, MountTable};
-use onesweep_sys::files::{makedev, open_handle_at, open_handle_of_link};
+use onesweep_sys::{
+    files::{open_handle_at, open_handle_of_link},
+    mappings::shared_on,
+};
 
 use crate::lost_names::{entries, processes};
 
-/// How a mapping is marked by which others see what is written.
-const SHARED: &str = "s";
 /// The mapping of who may call `io_submit`: without it no call has a context.
 const RING: &[u8] = b" /[aio]";
 /// Of a link in `fd` or `map_files`: the file was opened for writing.
@@ -172,23 +173,10 @@ fn written_on(facts: &str) -> Option<u64> {
 
 /// Links to files of a device of which a process has mappings that others see, by its `maps`, and that were opened for writing.
 fn mappings(process: &Path, maps: &[u8], device: u64) -> impl Iterator<Item = PathBuf> + use<> {
-    let names: Vec<String> = String::from_utf8_lossy(maps).lines().filter_map(|line| shared_on(line, device)).collect();
+    let maps = String::from_utf8_lossy(maps);
+    let names: Vec<String> = maps.lines().filter_map(|line| Some(shared_on(line, device)?.name)).collect();
     let folder = process.join("map_files");
     names.into_iter().map(move |name| folder.join(name)).filter(|link| may_write(link))
-}
-
-/// The name of a mapping in `map_files`, by its line of `maps`.
-fn shared_on(line: &str, device: u64) -> Option<String> {
-    let mut fields = line.split_ascii_whitespace();
-    let (range, marks, _, its_device) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
-    let (start, end) = range.split_once('-')?;
-    let (major, minor) = its_device.split_once(':')?;
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let small = |text: &str| u32::from_str_radix(text, 16).ok();
-    let is_it = marks.ends_with(SHARED) && makedev(small(major)?, small(minor)?) == device;
-    // There they have no zeros in front.
-    let name = format!("{:x}-{:x}", hex(start)?, hex(end)?);
-    is_it.then_some(name)
 }
 
 #[cfg(test)]
@@ -199,7 +187,7 @@ mod tests {
         process::{Command, Stdio},
     };
 
-    use onesweep_sys::files::{CURRENT_DIR, open_dir, statx_at, statx_fd};
+    use onesweep_sys::files::{CURRENT_DIR, makedev, open_dir, statx_at, statx_fd};
 
     use super::*;
 
@@ -210,22 +198,6 @@ mod tests {
         assert_eq!(["0100000", "012000002", "0100003", "x", ""].map(of), [None; 5]);
         assert_eq!(written_on("flags:\t01\n"), None);
         assert_eq!(written_on(""), None);
-    }
-
-    #[test]
-    fn lines_tell_what_is_shared() {
-        let device = makedev(8, 0x12);
-        let of = |line: &str| shared_on(line, device);
-        assert_eq!(of("00400000-00452000 rw-s 00000000 08:12 173521   /a b"), Some("400000-452000".to_owned()));
-        assert_eq!(
-            of("7f0000000000-7f0000001000 r--s 00001000 08:12 1 /a"),
-            Some("7f0000000000-7f0000001000".to_owned())
-        );
-        for other in
-            ["00400000-00452000 rw-p 00000000 08:12 1 /a", "00400000-00452000 rw-s 00000000 08:13 1 /a", "x", ""]
-        {
-            assert_eq!(of(other), None, "{other}");
-        }
     }
 
     #[test]

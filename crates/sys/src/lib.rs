@@ -94,6 +94,7 @@ pub mod lease;
 pub mod limits;
 pub mod links;
 pub mod local_time;
+pub mod mappings;
 pub mod memfd;
 pub mod memory;
 pub mod mounting;

@@ -12,14 +12,15 @@ use std::{
 };
 
 use onesweep_layout::MountTable;
-use onesweep_sys::files::{CURRENT_DIR, makedev, statx_at};
+use onesweep_sys::{
+    files::{CURRENT_DIR, statx_at},
+    mappings::{SharedMapping, shared_on},
+};
 
 /// The time between two looks, at least.
 const PAUSE: Duration = Duration::from_secs(2);
 /// How many times as long as a look it is, at least: what looking may take of a processor.
 const SHARE: u32 = 50;
-/// How a mapping is marked by which others see what is written.
-const SHARED: char = 's';
 /// Of a link in `map_files`: the file was opened for writing.
 const MAY_WRITE: u32 = 0o200;
 
@@ -55,7 +56,7 @@ impl Mapped {
         let maps = String::from_utf8_lossy(&maps);
         let shared = maps.lines().filter_map(|line| shared_on(line, self.device));
         // It may have been written before it was made one for reading.
-        let may_write = |mapping: &Mapping| {
+        let may_write = |mapping: &SharedMapping| {
             let link = || process.join("map_files").join(&mapping.name).symlink_metadata();
             mapping.is_written || link().is_ok_and(|facts| facts.permissions().mode() & MAY_WRITE != 0)
         };
@@ -72,53 +73,9 @@ fn processes() -> impl Iterator<Item = PathBuf> {
     others.map(|name| Path::new("/proc").join(name))
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct Mapping {
-    /// In `map_files`.
-    name: String,
-    ino: u64,
-    is_written: bool,
-}
-
-/// A line of `maps`, if it is of a mapping that others see of a file on a device.
-fn shared_on(line: &str, device: u64) -> Option<Mapping> {
-    let mut fields = line.split_ascii_whitespace();
-    let (range, marks) = (fields.next()?, fields.next().filter(|marks| marks.ends_with(SHARED))?);
-    let (_, its_device, ino) = (fields.next()?, fields.next()?, fields.next()?);
-    let (start, end) = range.split_once('-')?;
-    let (major, minor) = its_device.split_once(':')?;
-    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
-    let small = |text: &str| u32::from_str_radix(text, 16).ok();
-    let is_it = makedev(small(major)?, small(minor)?) == device;
-    // There they have no zeros in front.
-    let name = format!("{:x}-{:x}", hex(start)?, hex(end)?);
-    let mapping = Mapping { name, ino: ino.parse().ok()?, is_written: marks.contains('w') };
-    is_it.then_some(mapping)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_tell_what_is_shared() {
-        let device = makedev(8, 0x12);
-        let of = |line: &str| shared_on(line, device);
-        let mapping = |name: &str, ino, is_written| Some(Mapping { name: name.into(), ino, is_written });
-        let written = of("00400000-00452000 rw-s 00000000 08:12 173521   /a b");
-        assert_eq!(written, mapping("400000-452000", 173_521, true));
-        let read = of("7f0000000000-7f0000001000 r--s 00001000 08:12 1 /a");
-        assert_eq!(read, mapping("7f0000000000-7f0000001000", 1, false));
-        for other in [
-            "00400000-00452000 rw-p 00000000 08:12 1 /a",
-            "00400000-00452000 rw-s 00000000 08:13 1 /a",
-            "00400000-00452000 rw-s 00000000 08:12",
-            "x",
-            "",
-        ] {
-            assert_eq!(of(other), None, "{other}");
-        }
-    }
 
     #[test]
     fn looks_take_a_bounded_part_of_a_processor() {
