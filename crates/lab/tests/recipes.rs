@@ -138,7 +138,14 @@ struct Mounted(PathBuf);
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).output();
+        // Others who look at all that is mounted keep it busy for a moment.
+        for _ in 0..100 {
+            let said = Command::new("umount").arg(&self.0).output();
+            if said.is_ok_and(|said| said.status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
     }
 }
 
