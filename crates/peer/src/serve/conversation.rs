@@ -33,6 +33,7 @@ const VERDICTS: u64 = 8;
 /// Ways to hold a conversation, as bits of its first byte. The lowest two tell who speaks.
 pub(crate) mod way {
     /// He who speaks is a scanner.
+    #[cfg(test)]
     pub(crate) const SCANNER: u8 = 1;
     /// The right greeting isn't said before the rest. Nobody guesses the name of a domain.
     pub(crate) const NOT_GREETED: u8 = 4;
