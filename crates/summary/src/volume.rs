@@ -125,30 +125,12 @@ impl Volume {
             MAGIC_OF_BTRFS => Kind::Btrfs,
             _ => Kind::Other,
         };
-        let (mount, dev, key) = (stat.mnt_id, stat.dev, AtomicU64::new(0));
         let preload = Preload::of(magic, &stat);
-        let mounts = Mounts::on(mount)?;
         let told = (kind == Kind::Xfs).then(|| xfs::facts(top.as_fd()).ok()).flatten();
         let end_of_directory = told.map(|facts| facts.end_of_directory());
         let settling_seconds = Settings::read().seconds(kind);
-        let (declared, sizes, known, bulk) = (None, SizesFollow::default(), Known::Handles(family), RwLock::default());
-        Ok(Volume {
-            top,
-            known,
-            root,
-            mount,
-            mounts,
-            kind,
-            dev,
-            end_of_directory,
-            key,
-            preload,
-            declared,
-            sizes,
-            settling_seconds,
-            has_silent_overlays: AtomicBool::new(false),
-            bulk,
-        })
+        let volume = Volume::read_again(top, &stat, Known::Handles(family), root)?;
+        Ok(Volume { kind, preload, end_of_directory, settling_seconds, ..volume })
     }
 
     /// The same of any file system, of which nobody is asked what changes: it is read again from time to time. For those in user
@@ -156,28 +138,28 @@ impl Volume {
     pub fn timed(path: &Path) -> io::Result<Volume> {
         let (top, stat) = top_of(path)?;
         let names = Names::below(&stat);
-        let (root, mount, dev, key) = (names.node(&stat), stat.mnt_id, stat.dev, AtomicU64::new(0));
-        let mounts = Mounts::on(mount)?;
-        let (kind, preload, declared, sizes) = (Kind::Other, None, None, SizesFollow::default());
-        // All is read again anyhow.
-        let settling_seconds = 0;
-        let (known, bulk, end_of_directory) = (Known::Names(names), RwLock::default(), None);
+        let root = names.node(&stat);
+        Volume::read_again(top, &stat, Known::Names(names), root)
+    }
+
+    /// One of which nothing is known but its inodes: all is read again anyhow, so nothing has to settle.
+    fn read_again(top: OwnedFd, stat: &Stat, known: Known, root: NodeId) -> io::Result<Volume> {
         Ok(Volume {
             top,
             known,
             root,
-            mount,
-            mounts,
-            kind,
-            dev,
-            end_of_directory,
-            key,
-            preload,
-            declared,
-            sizes,
-            settling_seconds,
+            mount: stat.mnt_id,
+            mounts: Mounts::on(stat.mnt_id)?,
+            kind: Kind::Other,
+            dev: stat.dev,
+            end_of_directory: None,
+            key: AtomicU64::new(0),
+            preload: None,
+            declared: None,
+            sizes: SizesFollow::default(),
+            settling_seconds: 0,
             has_silent_overlays: AtomicBool::new(false),
-            bulk,
+            bulk: RwLock::default(),
         })
     }
 
