@@ -2,7 +2,7 @@
 //!
 //! As root the whole file system is watched (fanotify); else the directories that were asked about (inotify), of which the number
 //! is limited. Where neither sees all that may happen, the kernel believes what it was told for a second. What is written through
-//! mappings neither sees: that is looked for each few seconds ([`mapped`](super::mapped)).
+//! mappings neither sees: that is looked for each few seconds ([`mapped`]).
 //!
 //! An answer may be older than a change of which the kernel was told while that answer was on its way. So each change is
 //! remembered for a while, and whoever has answered asks whether it was about one of his nodes: then the kernel is told again.
