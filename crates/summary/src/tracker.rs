@@ -8,7 +8,7 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
-    os::fd::BorrowedFd,
+    os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc, Mutex, MutexGuard, Weak,
         atomic::{AtomicBool, AtomicI32, Ordering},
@@ -20,6 +20,7 @@ use std::{
 use onesweep_sys::{
     fanotify::{Group, Happened},
     handle::FileHandle,
+    ready::{self, Bell, Wanted},
 };
 
 use crate::{file_system::FileSystem, identity::NodeId};
@@ -141,6 +142,8 @@ struct Shared {
     volume: Arc<dyn FileSystem>,
     state: Mutex<State>,
     ended: AtomicBool,
+    /// Rung at the end.
+    bell: Bell,
     /// The process that moves blocks and changes nothing; 0 where there is none.
     mover: AtomicI32,
 }
@@ -202,16 +205,12 @@ impl Fanotify {
             volume,
             state: Mutex::new(state),
             ended: AtomicBool::new(false),
+            bell: Bell::new()?,
             mover: AtomicI32::new(0),
         });
         let drainer = {
             let shared = Arc::clone(&shared);
-            thread::Builder::new().name("tracker".into()).spawn(move || {
-                while !shared.ended.load(Ordering::Acquire) {
-                    thread::park_timeout(PAUSE);
-                    shared.take(&mut shared.lock());
-                }
-            })?
+            thread::Builder::new().name("tracker".into()).spawn(move || shared.take_what_comes())?
         };
         Ok(Fanotify { shared, drainer: Some(drainer) })
     }
@@ -268,7 +267,7 @@ impl Drop for Fanotify {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::Release);
         if let Some(drainer) = self.drainer.take() {
-            drainer.thread().unpark();
+            self.shared.bell.ring();
             let _ = drainer.join();
         }
     }
@@ -277,6 +276,22 @@ impl Drop for Fanotify {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Until it ends. Sleeps as long as nothing happens.
+    fn take_what_comes(&self) {
+        let events = Wanted { read: true, write: false };
+        while !self.ended.load(Ordering::Acquire) {
+            // Where either fails, it is asked from time to time: what is told waits for who asks in any case.
+            let heard = ready::wait(self.group.as_fd(), events, &self.bell, None);
+            if heard.is_ok_and(|heard| heard.is_rung) {
+                continue;
+            }
+            if ready::wait_for_bell(&self.bell, Some(PAUSE)).is_err() {
+                thread::sleep(PAUSE);
+            }
+            self.take(&mut self.lock());
+        }
     }
 
     /// Empties the kernel's queue.
@@ -423,7 +438,7 @@ impl Tracker for Fanotify {
 mod tests {
     use std::{
         fs::File,
-        os::fd::{AsFd, OwnedFd},
+        os::fd::OwnedFd,
         process::{Command, Stdio},
     };
 

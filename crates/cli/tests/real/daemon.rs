@@ -172,12 +172,46 @@ impl Daemon {
         answer.expect("a connection").map(|_| bytes).map_err(|refusal| format!("{refusal:?}"))
     }
 
+    /// How often threads of that name had nothing to do so far.
+    fn sleeps_of(&self, thread: &str) -> u64 {
+        let tasks = self
+            .processes()
+            .into_iter()
+            .flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).expect("its threads"));
+        let states =
+            tasks.map(|task| fs::read_to_string(task.expect("a thread").path().join("status")).expect("its state"));
+        let named = states.filter(|state| state.lines().any(|line| line == format!("Name:\t{thread}")));
+        let sleeps = named.map(|state| {
+            let count = state.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:\t"));
+            count.expect("a count").parse::<u64>().expect("a number")
+        });
+        sleeps.reduce(|all, one| all + one).expect("a thread of that name")
+    }
+
     fn end(mut self) -> String {
         self.signal("TERM");
         assert!(self.running.wait().expect("it ends").success(), "{}", self.told());
         assert!(!self.socket.exists());
         self.told()
     }
+}
+
+#[test]
+fn nothing_wakes_the_tracker_where_nothing_happens() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let settings = format!("paths = [{:?}]\n", image.root());
+    let daemon = Daemon::start(&image, &settings, &[]);
+    // What was written before may still be told.
+    let sleeps_through = |_| {
+        let before = daemon.sleeps_of("tracker");
+        thread::sleep(Duration::from_millis(500));
+        daemon.sleeps_of("tracker") == before
+    };
+    assert!((0..60).any(sleeps_through));
+    fs::write(image.root().join("file"), "bytes").expect("a file");
+    assert_eq!(daemon.asks(&image.root()), Ok(5));
+    daemon.end();
 }
 
 impl Drop for Daemon {
