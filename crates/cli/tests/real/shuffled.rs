@@ -3,15 +3,21 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Seek, SeekFrom, Write},
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
+    },
     path::PathBuf,
     process::Command,
     time::Duration,
 };
 
+use rustix::fs::{AtFlags, CWD, FallocateFlags, RenameFlags, fallocate, linkat, renameat_with};
+
 use crate::{tracked::write_mapped, tree::Rng};
 
 const O_NOFOLLOW: i32 = 0o400_000;
+const O_TMPFILE: i32 = 0o20_200_000;
 
 /// A tree that changes by chance.
 pub(crate) struct Shuffled {
@@ -47,7 +53,7 @@ impl Shuffled {
 
     /// One operation by chance; says what it was. Whatever can't be done just then isn't.
     pub(crate) fn step(&mut self) -> String {
-        let what = self.rng.below(24);
+        let what = self.rng.below(30);
         match self.attempt(what) {
             Ok(said) => said,
             Err(error) => format!("{what} refused: {error}"),
@@ -199,7 +205,7 @@ impl Shuffled {
                 write_mapped(&path, self.rng.below(30_000) + 1)?;
                 format!("mmap {}", path.display())
             }
-            _ => {
+            23 => {
                 let (from, to) = (self.file().ok_or_else(none)?, self.fresh());
                 if !self.has_reflinks {
                     return Err(io::Error::other("no reflinks"));
@@ -210,6 +216,52 @@ impl Shuffled {
                 }
                 self.files.push(to.clone());
                 format!("clone {} {}", from.display(), to.display())
+            }
+            24..=26 => {
+                let path = self.file().ok_or_else(none)?;
+                let flags = [
+                    FallocateFlags::empty(),
+                    FallocateFlags::KEEP_SIZE,
+                    FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
+                    FallocateFlags::ZERO_RANGE,
+                    FallocateFlags::COLLAPSE_RANGE,
+                    FallocateFlags::INSERT_RANGE,
+                ];
+                let (flags, block) = (flags[self.rng.below(6) as usize], 4096);
+                let (from, length) = (self.rng.below(12) * block, (self.rng.below(12) + 1) * block);
+                fallocate(OpenOptions::new().write(true).open(&path)?, flags, from, length)?;
+                format!("fallocate {flags:?} {from} {length} {}", path.display())
+            }
+            27 => {
+                let (one, other) = (self.file().ok_or_else(none)?, self.file().ok_or_else(none)?);
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE)?;
+                format!("exchange {} {}", one.display(), other.display())
+            }
+            28 => {
+                let (one, other) = (self.directory(), self.directory());
+                if one.starts_with(&other) || other.starts_with(&one) {
+                    return Err(io::Error::other("into itself"));
+                }
+                renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE)?;
+                for path in self.directories.iter_mut().chain(&mut self.files) {
+                    let moved = [(&one, &other), (&other, &one)]
+                        .map(|(from, to)| path.strip_prefix(from).map(|below| to.join(below)));
+                    if let Some(to) = moved.into_iter().find_map(Result::ok) {
+                        // What is joined to nothing ends with a slash.
+                        *path = to.components().collect();
+                    }
+                }
+                format!("exchange directories {} {}", one.display(), other.display())
+            }
+            _ => {
+                let (directory, path) = (self.directory(), self.fresh());
+                let mut file = OpenOptions::new().write(true).custom_flags(O_TMPFILE).open(&directory)?;
+                let size = self.rng.below(20_000) as usize;
+                file.write_all(&self.rng.bytes(size))?;
+                linkat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), CWD, &path, AtFlags::SYMLINK_FOLLOW)?;
+                file.write_all(b"behind its name")?;
+                self.files.push(path.clone());
+                format!("tmpfile {} {}", directory.display(), path.display())
             }
         })
     }
