@@ -22,7 +22,14 @@ SIZE is a number with K, M, G, T, P (powers of 1024) or KB, MB and so on (powers
 
 /// Tells how much directories take, as du does
 #[derive(Debug, Default, Args)]
-#[command(after_help = AFTER_HELP, disable_help_flag = true, version, disable_version_flag = true, infer_long_args = true)]
+#[command(
+    after_help = AFTER_HELP,
+    disable_help_flag = true,
+    version,
+    disable_version_flag = true,
+    infer_long_args = true,
+    args_override_self = true
+)]
 pub(crate) struct DuArgs {
     /// What is measured
     #[arg(value_name = "PATH")]

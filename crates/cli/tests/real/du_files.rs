@@ -89,7 +89,11 @@ fn an_alias_of_du_takes_what_du_takes() {
     let folder = tempfile::tempdir().expect("a folder");
     tree(folder.path());
     symlink("a", folder.path().join("to a")).expect("a symbolic link");
-    let cases: [Called; 19] = [
+    let cases: [Called; 22] = [
+        // As an alias with options of its own has them.
+        (&["-s", "-sb", "-b", "a"], &[]),
+        (&["-d0", "-d1", "--inodes", "--inodes", "a"], &[]),
+        (&["-B1", "-s", "-B4K", "a"], &[]),
         (&["-s", "-d0", "a"], &[]),
         (&["-s", "--max-depth=0", "-b", "a"], &[]),
         (&["--max=0", "a"], &[]),

@@ -25,6 +25,7 @@ mod guide;
 mod image;
 mod images;
 mod in_bulk;
+mod killed_servers;
 mod layout;
 mod layouts;
 mod limits;
