@@ -1,8 +1,9 @@
 //! A recipe done at the pace of *DFS* 5.2, with what the daemon does beside it or without.
 //!
 //! The clock is the recipe's: 200 operations are a second, so that the daemon looks at a directory after as many writes to it as on a
-//! machine that works at that pace. Which directories were written to is known here, and not asked of the kernel. Everything else is
-//! the daemon's own.
+//! machine that works at that pace. Which directories were written to is known here, and not asked of the kernel. And nothing asks
+//! whether the machine is busy: the kernel counts who waits for disks by the machine's clock, and this disk has its own. So it is
+//! the daemon with `relocate-pressure = 100`. Everything else is the daemon's own.
 
 use std::fs;
 use std::io;

@@ -114,7 +114,8 @@ fn beside_a_load(ways: &BTreeMap<&str, &Packed>, pictures: &mut Pictures) -> Res
     Ok(format!(
         "\n### Beside a load\n\nA fresh ext4 of 2 GiB under the operations of the recipe `dfs` at 200 a second of virtual time, \
          synced each 30 s, in a memory cgroup of 128 MiB, reads with it; beside it what `onesweep serve --relocate` does, by its own \
-         code, within so much of what the load writes. The names and bytes of all files have to be those that come without it. All that the disk does until the file system is frozen counts. Then the \
+         code, within so much of what the load writes, and however busy the disk is (`--relocate-pressure 100`; by default it moves \
+         nothing while programs wait for disks for more than a fifth of the time). The names and bytes of all files have to be those that come without it. All that the disk does until the file system is frozen counts. Then the \
          files of 2 to 12 blocks are read, each directory from cold.\n\n{table}\n{drawn}"
     ))
 }
