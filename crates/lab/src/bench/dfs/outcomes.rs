@@ -117,9 +117,19 @@ impl Outcome {
         (self.flush.flushed * BLOCK_BYTES) as f64 / 1000.0 / self.flush.flush_ms
     }
 
+    /// The share of requests for dirty blocks that write a region.
+    pub(crate) fn region_share(&self) -> f64 {
+        self.flush.regions as f64 / self.flush.requests as f64
+    }
+
     /// Blocks that are written beside the one that is flushed, where a region is written.
     pub(crate) fn relocated(&self) -> f64 {
         (self.flush.region_blocks - self.flush.regions) as f64 / self.flush.regions as f64
+    }
+
+    /// Blocks of a region that get another place.
+    pub(crate) fn moved(&self) -> f64 {
+        self.flush.moved as f64 / self.flush.regions as f64
     }
 
     /// Blocks of inodes that a region changes.
