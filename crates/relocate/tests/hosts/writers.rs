@@ -1,4 +1,4 @@
-//! Movers beside programs that use the same files, and beside each other.
+//! Movers beside programs that use the same files, and beside each other, and an undo beside them all.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -9,11 +9,12 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
+use onesweep_relocate::ext4::keep::{forget, undo};
 use onesweep_relocate::pack::Rules;
 use onesweep_sys::files::clone_file;
 
 use crate::image::{is_root, run, text};
-use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped};
+use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXfsWholeMapped, host};
 use crate::tree::{Kept, bytes, kept, pack, scatter, sync};
 
 const MIB: u64 = 1 << 20;
@@ -143,6 +144,30 @@ fn writers_and_two_movers_do_each_other_no_harm() {
     writers_and_two_movers::<OnExt4>();
 }
 
+/// What was moved goes back while it is written, cut, renamed, removed, and moved by others.
+#[test]
+fn writers_two_movers_and_an_undo_do_each_other_no_harm() {
+    writers_and_two_movers_and::<OnExt4>(|directory, goes_on| {
+        let (mut back, mut left) = (0, 0);
+        while goes_on.load(Ordering::Relaxed) {
+            let mut mover = host(directory);
+            let id = mover.keep_old_places().unwrap().to_owned();
+            let (_, report) = pack(&mut mover, directory, &rules(64));
+            assert!(report.ended.is_none(), "{report:?}");
+            let is_kept = mover.kept_run().is_some();
+            drop(mover);
+            if is_kept {
+                let undone = undo(&mut host(directory), &id, &mut |_| true).unwrap();
+                assert!(undone.ended.is_none() && undone.unread.is_empty(), "{undone:?}");
+                (back, left) = (back + undone.files, left + undone.left.len());
+                forget(&mut host(directory), &id).unwrap();
+            }
+        }
+        eprintln!("{back} files went back, {left} were left");
+        assert!(back > 100 && left > 0, "{back} went back, {left} were left");
+    });
+}
+
 #[test]
 fn writers_and_two_movers_of_xfs_do_each_other_no_harm() {
     writers_and_two_movers::<OnXfs>();
@@ -168,7 +193,16 @@ fn writers_and_two_movers_of_btrfs_do_each_other_no_harm() {
     writers_and_two_movers::<OnBtrfs>();
 }
 
+fn rules(region: u64) -> Rules {
+    Rules { region, slack: 0, budget: 1000, dearest: 1000, margin: 0 }
+}
+
 fn writers_and_two_movers<K: Kind>() {
+    writers_and_two_movers_and::<K>(|_, _| {});
+}
+
+/// With somebody else beside them, until the writers have ended.
+fn writers_and_two_movers_and<K: Kind>(somebody: impl Fn(&Path, &AtomicBool) + Sync) {
     if !is_root() {
         return;
     }
@@ -201,8 +235,7 @@ fn writers_and_two_movers<K: Kind>() {
                     let mut round = mover;
                     while goes_on.load(Ordering::Relaxed) {
                         let region = [512, 16, 64][round as usize % 3];
-                        let rules = Rules { region, slack: 0, budget: 1000, dearest: 1000, margin: 0 };
-                        let (_, report) = pack(&mut host, directory, &rules);
+                        let (_, report) = pack(&mut host, directory, &rules(region));
                         assert!(report.ended.is_none(), "{report:?}");
                         moved.fetch_add(report.files, Ordering::Relaxed);
                         round += 1;
@@ -210,6 +243,7 @@ fn writers_and_two_movers<K: Kind>() {
                 })
             })
             .collect();
+        let somebody = scope.spawn(|| somebody(&directory, &goes_on));
         let direct = scope.spawn(|| write_directly(&directory, &source, DIRECT, &goes_on));
         let through_mappings = scope.spawn(|| write_through_mappings(&mapped, MAPPED, &goes_on));
         let writers: Vec<_> = (0..2)
@@ -227,6 +261,7 @@ fn writers_and_two_movers<K: Kind>() {
         let writers: Vec<Writer> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
         goes_on.store(false, Ordering::Relaxed);
         movers.into_iter().for_each(|mover| mover.join().unwrap());
+        somebody.join().unwrap();
         (writers, direct.join().unwrap(), through_mappings.join().unwrap())
     });
     eprintln!("{} moves beside {} steps of writers", moved.load(Ordering::Relaxed), 2 * steps);
