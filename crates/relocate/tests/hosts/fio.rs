@@ -1,4 +1,5 @@
-//! Movers beside fio, which reads back and verifies all that it writes: buffered, direct, asynchronous and mapped.
+//! Movers beside fio, which reads back and verifies all that it writes: buffered, direct, asynchronous and mapped. Among its files others
+//! are cut, removed, renamed and cloned meanwhile.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,6 +10,7 @@ use onesweep_relocate::pack::Rules;
 use crate::image::{is_root, text};
 use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole};
 use crate::tree::{assert_same, kept, pack, scatter, sync};
+use crate::writers::Writer;
 
 const MIB: u64 = 1 << 20;
 /// Each writes all its files and verifies them, so often.
@@ -88,7 +90,7 @@ fn fio_and_two_movers<K: Kind>(least: u64) {
     scatter(&directory, 40);
     sync(&directory);
     let (goes_on, moved) = (AtomicBool::new(true), AtomicU64::new(0));
-    thread::scope(|scope| {
+    let (writer, steps) = thread::scope(|scope| {
         for mover in 0..2_usize {
             let (directory, goes_on, moved) = (&directory, &goes_on, &moved);
             scope.spawn(move || {
@@ -105,6 +107,14 @@ fn fio_and_two_movers<K: Kind>(least: u64) {
             });
         }
         let ends = Ends(&goes_on);
+        let among_them = scope.spawn(|| {
+            let (mut writer, mut steps) = (Writer::new(&directory, 0, K::CLONES), 0);
+            while goes_on.load(Ordering::Relaxed) {
+                writer.step();
+                steps += 1;
+            }
+            (writer, steps)
+        });
         let writers = WAYS.map(|way| (way.0, fio(text(&directory), way)));
         let said = writers.map(|(name, writer)| (name, writer.wait_with_output().expect("it ends")));
         drop(ends);
@@ -112,10 +122,13 @@ fn fio_and_two_movers<K: Kind>(least: u64) {
             let said = [&out.stdout[..], &out.stderr].concat();
             assert!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&said));
         }
+        among_them.join().unwrap()
     });
     let moved = moved.load(Ordering::Relaxed);
-    eprintln!("{moved} moves beside fio");
+    eprintln!("{moved} moves beside fio and {steps} steps of a writer");
     assert!(moved > least, "files were moved meanwhile: {moved}");
+    assert!(steps > 100, "{steps}");
+    writer.check();
     let before = kept(&directory);
     image.check();
     assert_same(&directory, &before);

@@ -32,7 +32,7 @@ impl Steps {
 }
 
 /// One thread's files, and what must be in them.
-struct Writer {
+pub(crate) struct Writer {
     directory: PathBuf,
     name: String,
     files: Vec<Vec<u8>>,
@@ -42,7 +42,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn new(directory: &Path, number: u64, clones: bool) -> Writer {
+    pub(crate) fn new(directory: &Path, number: u64, clones: bool) -> Writer {
         let name = format!("w{number}");
         let files = (0..20).map(|file| bytes(1000 * (number + 1) + file, 20_000)).collect();
         let writer = Writer { directory: directory.to_owned(), name, files, clones, steps: Steps(number + 77) };
@@ -56,7 +56,7 @@ impl Writer {
         self.directory.join(format!("{}-{file}", self.name))
     }
 
-    fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         let file = self.steps.below(self.files.len() as u64) as usize;
         let path = self.path(file);
         let own = bytes(self.steps.0 >> 32, 1 + self.steps.below(12_000) as usize);
@@ -98,7 +98,7 @@ impl Writer {
         }
     }
 
-    fn check(&self) {
+    pub(crate) fn check(&self) {
         for (file, wanted) in self.files.iter().enumerate() {
             let path = self.path(file);
             assert!(fs::read(&path).unwrap() == *wanted, "{}", path.display());
