@@ -237,9 +237,12 @@ impl Fanotify {
 pub struct Moves(Weak<Shared>);
 
 impl Moves {
-    /// What this process does from now on is no change. The kernel merges nothing of one process with what another does.
+    /// What this process does from now on is no change; 0 where none moves any more, which has to be told before another process can
+    /// get the number. The kernel merges nothing of one process with what another does.
     pub fn are_by(&self, process: u32) {
         if let Some(shared) = self.0.upgrade() {
+            // Who is taking what was told goes by the number before.
+            let _state = shared.lock();
             shared.mover.store(i32::try_from(process).unwrap_or_default(), Ordering::Relaxed);
         }
     }

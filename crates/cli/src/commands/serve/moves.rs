@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -34,14 +34,39 @@ fn parsed(line: &str) -> Option<(u64, FileHandle)> {
     Some((dev, FileHandle::new(kind, &identity?)?))
 }
 
+/// Who has to know of the mover.
+#[derive(Debug)]
+struct Tracked {
+    /// The mover's; 0 when it has ended.
+    number: u32,
+    /// Of each file system.
+    all: Vec<Moves>,
+}
+
+impl Tracked {
+    fn add(&mut self, moves: Moves) {
+        moves.are_by(self.number);
+        self.all.push(moves);
+    }
+
+    /// Another process may get the number when the mover is waited for, so this comes first. What the mover does after this counts as
+    /// what anybody does.
+    fn forget_number(&mut self) {
+        self.number = 0;
+        self.all.iter().for_each(|moves| moves.are_by(0));
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The mover's process.
 pub(super) struct Mover {
     process: Arc<Mutex<Child>>,
-    number: u32,
     control: Option<ChildStdin>,
     is_to_end: Arc<AtomicBool>,
-    /// Of each file system that is tracked.
-    tracked: Arc<Mutex<Vec<Moves>>>,
+    tracked: Arc<Mutex<Tracked>>,
 }
 
 impl Mover {
@@ -61,20 +86,20 @@ impl Mover {
         let mut process = started.map_err(|error| failed(message::why(&error).to_string()))?;
         let (control, told) = (process.stdin.take(), process.stdout.take());
         let told = told.ok_or_else(|| failed("it has no output".into()))?;
-        let tracked = Arc::<Mutex<Vec<Moves>>>::default();
+        let tracked = Arc::new(Mutex::new(Tracked { number: process.id(), all: Vec::new() }));
         let tell = Arc::clone(&tracked);
-        let (number, process) = (process.id(), Arc::new(Mutex::new(process)));
+        let process = Arc::new(Mutex::new(process));
         let is_to_end = Arc::<AtomicBool>::default();
         let (ended, expected) = (Arc::clone(&process), Arc::clone(&is_to_end));
         let heard = thread::Builder::new().name("moves".into()).spawn(move || {
             for line in BufReader::new(told).lines().map_while(Result::ok) {
                 let Some((dev, directory)) = parsed(&line) else { continue };
-                let mut tracked = tell.lock().unwrap_or_else(PoisonError::into_inner);
-                tracked.retain(|moves| moves.sizes_changed(dev, &directory).is_some());
+                lock(&tell).all.retain(|moves| moves.sizes_changed(dev, &directory).is_some());
             }
             let is_expected = expected.load(Ordering::SeqCst);
             // Who ends the server waits until this was told.
-            let mut process = ended.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut process = lock(&ended);
+            lock(&tell).forget_number();
             let how = process.wait();
             if !is_expected {
                 let how = how.map_or_else(|error| message::why(&error).to_string(), |how| how.to_string());
@@ -84,13 +109,12 @@ impl Mover {
             }
         });
         heard.map_err(|error| failed(message::why(&error).to_string()))?;
-        Ok(Mover { process, number, control, is_to_end, tracked })
+        Ok(Mover { process, control, is_to_end, tracked })
     }
 
     /// What it does on this file system is no change, but for what it says.
     pub(super) fn is_heard_by(&self, moves: Moves) {
-        moves.are_by(self.number);
-        self.tracked.lock().unwrap_or_else(PoisonError::into_inner).push(moves);
+        lock(&self.tracked).add(moves);
     }
 
     pub(super) fn reload(&mut self) {
@@ -102,7 +126,9 @@ impl Mover {
     pub(super) fn end(mut self) {
         self.is_to_end.store(true, Ordering::SeqCst);
         self.control = None;
-        let _ = self.process.lock().unwrap_or_else(PoisonError::into_inner).wait();
+        let mut process = lock(&self.process);
+        lock(&self.tracked).forget_number();
+        let _ = process.wait();
     }
 }
 

@@ -124,9 +124,37 @@ fn that_the_mover_has_ended_is_told_when_it_does() {
     while Path::new("/proc").join(mover).exists() {
         thread::sleep(Duration::from_millis(5));
     }
+    let directory = image.root().join("d");
+    fs::create_dir(&directory).expect("a folder");
     run(&mut serving.du(&["-s"], &image.root()));
+    if let Some(mut other) = with_number(mover.parse().expect("a number"), &directory.join("file")) {
+        drop(other.stdin.take());
+        other.wait().expect("it ends");
+        let ours = output(&mut serving.du(&["-s"], &directory));
+        assert_eq!(text(&ours), text(&output(Command::new("du").arg("-s").arg(&directory))));
+    }
     let said = serving.end();
     assert!(said.contains("the mover has ended (signal: 9 (SIGKILL)); no more files are moved"), "{said}");
+}
+
+/// A process with this number, which is free, that writes the file when its input ends. Others may take the number meanwhile.
+fn with_number(number: u32, file: &Path) -> Option<Child> {
+    let last = "/proc/sys/kernel/ns_last_pid";
+    loop {
+        if let Err(error) = fs::write(last, (number - 1).to_string()) {
+            not_here(&format!("nobody may say which number comes next: {error}"));
+            return None;
+        }
+        let mut sh = Command::new("sh");
+        // Within the shell itself.
+        sh.args(["-c", "read go; printf %40000s x >\"$0\""]).arg(file).stdin(Stdio::piped());
+        let mut process = sh.spawn().expect("it starts");
+        if process.id() == number {
+            return Some(process);
+        }
+        let _ = process.kill();
+        let _ = process.wait();
+    }
 }
 
 #[test]
