@@ -23,6 +23,19 @@ const OLDEST_EVERY: i64 = 7 * DAY;
 const MINUTE: i64 = 60;
 const DAY: i64 = 86_400;
 
+/// How totals are noted at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noting {
+    /// Seconds since 1970, as the clock says.
+    pub at: i64,
+    /// The same, as far as the clock is believed: by this points are old.
+    pub old_by: i64,
+    /// A directory gets its first point.
+    pub begins: bool,
+    /// Points that are later are of a clock that was wrong, and go.
+    pub ends_future: bool,
+}
+
 impl Point {
     /// Of sums.
     pub fn of(sums: &Sums, at: i64) -> Point {
@@ -52,16 +65,25 @@ impl History {
         self.points.get(later.checked_sub(1)?).copied()
     }
 
-    /// Adds what is true now, and thins out what is old. Of a time in which nothing changes both ends are kept. Points of the
-    /// future, from before a clock was set back, go.
-    pub fn add(&mut self, point: Point) {
-        self.points.retain(|before| before.at < point.at);
+    /// Adds what is true at the time of `noting`, and thins out what is old. Of a time in which nothing changes both ends are kept. False where
+    /// the clock stands before the last point: then all stays as it is, unless that one goes.
+    pub fn add(&mut self, point: Point, noting: Noting) -> bool {
+        if noting.ends_future {
+            self.points.retain(|before| before.at < point.at);
+        }
+        match self.points.last() {
+            Some(last) if last.at > point.at => return false,
+            Some(last) if last.at == point.at => _ = self.points.pop(),
+            None if !noting.begins => return true,
+            _ => {}
+        }
         let still = self.points.iter().rev().take_while(|before| before.is_like(&point)).count();
         if still >= 2 {
             self.points.pop();
         }
         self.points.push(point);
-        self.thin(point.at);
+        self.thin(noting.old_by);
+        true
     }
 
     /// Keeps the last point of each span, and the first of all.
@@ -120,13 +142,21 @@ mod tests {
         Point { at, bytes, blocks: bytes / 512, inodes: 3 }
     }
 
+    fn at(at: i64) -> Noting {
+        Noting { at, old_by: at, begins: true, ends_future: false }
+    }
+
+    fn times(history: &History) -> Vec<i64> {
+        history.points().iter().map(|point| point.at).collect()
+    }
+
     #[test]
     fn old_points_are_thinned_out() {
         let mut history = History::default();
         let (start, years, month) = (1_700_000_000, 3 * 366 * DAY, 32 * DAY);
         let early = (0..years - month).step_by(6 * 3600);
         for age in early.chain((years - month..years).step_by(600)) {
-            history.add(point(start + age, age));
+            assert!(history.add(point(start + age, age), at(start + age)));
         }
         let points = history.points();
         let now = points.last().expect("points").at;
@@ -146,21 +176,49 @@ mod tests {
     #[test]
     fn of_a_time_without_change_both_ends_are_kept() {
         let mut history = History::default();
-        for (at, bytes) in [(1000, 5), (2000, 5), (3000, 5), (4000, 5), (5000, 6), (6000, 6)] {
-            history.add(point(at, bytes));
+        for (time, bytes) in [(1000, 5), (2000, 5), (3000, 5), (4000, 5), (5000, 6), (6000, 6)] {
+            assert!(history.add(point(time, bytes), at(time)));
         }
         let found: Vec<(i64, i64)> = history.points().iter().map(|point| (point.at, point.bytes)).collect();
         assert_eq!(found, [(1000, 5), (4000, 5), (5000, 6), (6000, 6)]);
     }
 
     #[test]
-    fn a_clock_that_is_set_back_takes_the_future_with_it() {
+    fn a_clock_that_is_set_back_takes_nothing_unless_it_is_believed() {
         let mut history = History::default();
-        for at in [1000, 9_000_000, 2000, 2000] {
-            history.add(point(at, at));
+        for time in [1000, 9_000_000] {
+            assert!(history.add(point(time, time), at(time)));
         }
-        let found: Vec<i64> = history.points().iter().map(|point| point.at).collect();
-        assert_eq!(found, [1000, 2000]);
+        assert!(!history.add(point(2000, 2000), at(2000)));
+        assert_eq!(times(&history), [1000, 9_000_000]);
+        assert!(history.add(point(9_000_000, 5), at(9_000_000)), "it stands where it stood");
+        assert_eq!((times(&history), history.points()[1].bytes), (vec![1000, 9_000_000], 5));
+        assert!(history.add(point(2000, 2000), Noting { ends_future: true, ..at(2000) }));
+        assert_eq!(times(&history), [1000, 2000]);
+    }
+
+    #[test]
+    fn points_are_as_old_as_the_clock_is_believed() {
+        let mut history = History::default();
+        let (start, later) = (1_700_000_000, 1_700_000_000 + 400 * DAY);
+        for time in (start..start + DAY).step_by(600) {
+            history.add(point(time, time), at(time));
+        }
+        let before = times(&history);
+        assert!(history.add(point(later, 0), Noting { old_by: start + DAY, ..at(later) }));
+        assert_eq!(times(&history), [&before[..], &[later]].concat());
+        assert!(history.add(point(later + 600, 1), at(later + 600)));
+        assert!(times(&history).len() <= 6, "{:?}", times(&history));
+    }
+
+    #[test]
+    fn nothing_begins_by_a_clock_that_is_wrong() {
+        let mut history = History::default();
+        assert!(history.add(point(1000, 1), Noting { begins: false, ..at(1000) }));
+        assert!(history.points().is_empty());
+        assert!(history.add(point(2000, 1), at(2000)));
+        assert!(history.add(point(3000, 2), Noting { begins: false, ..at(3000) }));
+        assert_eq!(times(&history), [2000, 3000]);
     }
 
     proptest! {
@@ -169,7 +227,7 @@ mod tests {
             let (mut history, mut now, mut bytes) = (History::default(), 0, 0);
             for (time, change) in steps {
                 (now, bytes) = (now + time, bytes + change);
-                history.add(point(now, bytes));
+                history.add(point(now, bytes), at(now));
             }
             prop_assert_eq!(History::decode(&history.encode()), Some(history));
         }

@@ -15,7 +15,7 @@ use crate::{
         declare::Declared,
         parts::{LinkedParts, Part},
     },
-    history::{History, Point},
+    history::{History, Noting, Point},
     links::{LinkKey, Linked},
     nodes::{Count, Known, Nodes, Slot, SlotMap},
     places::Block,
@@ -248,12 +248,14 @@ impl Ledger {
         }
     }
 
-    /// Adds to it what the directory comes to now.
-    pub fn note_history(&mut self, slot: Slot, now: i64) -> Result<(), StoreError> {
+    /// Adds to it what the directory comes to now. False where the clock stands before what was noted: see [`History::add`].
+    pub fn note_history(&mut self, slot: Slot, noting: Noting) -> Result<bool, StoreError> {
         let mut history = self.history(slot)?;
-        history.add(Point::of(&self.record(slot)?.subtree.sums, now));
-        self.batch.histories.insert(slot, Some(history));
-        Ok(())
+        let is_noted = history.add(Point::of(&self.record(slot)?.subtree.sums, noting.at), noting);
+        if is_noted && !history.points().is_empty() {
+            self.batch.histories.insert(slot, Some(history));
+        }
+        Ok(is_noted)
     }
 
     /// How much is to be written.

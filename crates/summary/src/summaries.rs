@@ -9,6 +9,7 @@ mod background;
 mod clocks;
 mod merging;
 mod missed;
+mod noting;
 mod open_files;
 mod opened;
 mod settling;
@@ -29,6 +30,7 @@ use self::{
     aside::Meanwhile,
     clocks::Told,
     merging::Vanished,
+    noting::NotedBy,
     open_files::Looked,
     opened::{Opened, Place, Reopening},
     settling::Lost,
@@ -46,7 +48,6 @@ pub use self::{
 };
 use crate::{
     clock::{Clock, SystemClock},
-    history::History,
     identity::NodeId,
     ledger::Ledger,
     links::LinkKey,
@@ -64,11 +65,9 @@ const ROUNDS_MAX: usize = 16;
 /// a small file system would pay twice for each file.
 const DIRTY_MIN: usize = 4096;
 
-/// So often the totals of directories that were asked for are noted.
-const HISTORY_SECONDS: i64 = 10 * 60;
 /// What a directory adds to a declared summary is asked for again after so long when that failed.
 const UNKNOWN_SECONDS: i64 = 10 * 60;
-/// Of so many directories at most.
+/// So many directories' totals are noted, at most.
 const REMEMBERED_MAX: usize = 10_000;
 
 /// The summaries of one file system.
@@ -106,9 +105,9 @@ pub struct Summaries<D, T> {
     dirty_min: usize,
     /// Since when so much is dirty that it is to be harvested.
     much_since: Option<i64>,
-    /// Directories whose totals are noted from time to time, and when that was done last.
+    /// Directories whose totals are noted from time to time.
     remembered: HashSet<Slot>,
-    noted_at: Option<i64>,
+    noted_by: NotedBy,
     /// What is stored is known to be what there is, but for what was told since.
     is_noting: bool,
     facts: Facts,
@@ -180,7 +179,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             dirty_min: DIRTY_MIN,
             much_since: None,
             remembered: opened.remembered,
-            noted_at: None,
+            noted_by: NotedBy::starting(0, 0, None),
             is_noting: false,
             facts: opened.facts,
             are_declared_anew: opened.are_declared_anew,
@@ -216,6 +215,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.looked = Looked::at(self.time());
         (self.tended_at, self.asked_at, self.told) = (now, now, Told::by(&*self.clock));
         self.ages = Ages::new(self.count, now);
+        let known = self.is_behind.then_some(self.facts.moment.seconds);
+        self.noted_by = NotedBy::starting(self.time(), now, known);
         if self.is_behind {
             let since = now - (self.time() - self.facts.moment.seconds).max(0);
             self.ages.are_behind(since);
@@ -326,39 +327,6 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             let subvolume = self.ledger.nodes.id(slot).subvolume;
             let links = self.ledger.record(slot)?.links;
             links.into_iter().try_for_each(|ino| self.open_up(LinkKey { subvolume, ino }))?;
-        }
-        Ok(())
-    }
-
-    /// The totals of a directory over time: from when it was asked for first.
-    pub fn history(&self, slot: Slot) -> Result<History, SummaryError> {
-        Ok(self.ledger.history(slot)?)
-    }
-
-    /// From now on its totals are noted from time to time.
-    pub fn remember(&mut self, slot: Slot) -> Result<(), SummaryError> {
-        if self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(slot) {
-            self.ledger.note_history(slot, self.time())?;
-        }
-        Ok(())
-    }
-
-    /// What has changed while nobody tracked is found and harvested: from now on totals are noted.
-    pub fn begin_noting(&mut self) {
-        self.is_noting = true;
-    }
-
-    /// Notes the totals of directories that were asked for, when it is time.
-    fn note_histories(&mut self) -> Result<(), SummaryError> {
-        let (now, time) = (self.now(), self.time());
-        if !self.is_noting || self.noted_at.is_some_and(|noted_at| now - noted_at < HISTORY_SECONDS) {
-            return Ok(());
-        }
-        self.noted_at = Some(now);
-        let nodes = &self.ledger.nodes;
-        self.remembered.retain(|&slot| nodes.is_used(slot));
-        for &slot in &self.remembered {
-            self.ledger.note_history(slot, time)?;
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 mod aside;
 mod declared;
 mod mapped;
+mod noting;
 mod other_names;
 mod places;
 mod settling;

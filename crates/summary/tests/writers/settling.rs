@@ -122,28 +122,28 @@ fn until_read(tracked: &mut Tracked, timeout: i64) {
 
 /// Clocks that stand still until a test sets them.
 #[derive(Debug)]
-struct Hands(Mutex<(i64, i64)>);
+pub(crate) struct Hands(Mutex<(i64, i64)>);
 
 const THEN: i64 = 1_700_000_000;
-const HOUR: i64 = 3600;
+pub(crate) const HOUR: i64 = 3600;
 
 impl Hands {
-    fn new() -> Arc<Hands> {
+    pub(crate) fn new() -> Arc<Hands> {
         Arc::new(Hands(Mutex::new((THEN, 0))))
     }
 
-    fn time(&self) -> i64 {
+    pub(crate) fn time(&self) -> i64 {
         self.0.lock().expect("no panic").0
     }
 
     /// Time passes.
-    fn pass(&self, seconds: i64) {
+    pub(crate) fn pass(&self, seconds: i64) {
         let mut hands = self.0.lock().expect("no panic");
         (hands.0, hands.1) = (hands.0 + seconds, hands.1 + seconds);
     }
 
     /// Somebody sets the clock.
-    fn set(&self, by: i64) {
+    pub(crate) fn set(&self, by: i64) {
         self.0.lock().expect("no panic").0 += by;
     }
 }

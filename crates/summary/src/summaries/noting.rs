@@ -1,0 +1,145 @@
+//! Totals are noted over time, by a clock that may be wrong for a while.
+//!
+//! A machine may start with a clock that has stood still, and people set clocks to what isn't so. What was noted before isn't taken for
+//! wrong, nor for old, before such a clock has held for a day in which the server runs.
+
+use super::{REMEMBERED_MAX, Summaries, SummaryError};
+use crate::{
+    history::{History, Noting},
+    nodes::Slot,
+    reading::Directories,
+    tracker::Tracker,
+};
+
+/// So often the totals of directories that were asked for are noted.
+const EVERY: i64 = 10 * 60;
+/// What the clock says is doubted where it is off by more seconds, until it has held for as long.
+const DAY: i64 = 86_400;
+
+/// What is known of the clock by which totals are noted. All that is waited for is told by the one that nobody sets, in seconds.
+#[derive(Debug)]
+pub(super) struct NotedBy {
+    /// When all were noted last.
+    last: Option<i64>,
+    /// What the clock said when it was believed last, and when that was.
+    believed: (i64, i64),
+    doubted_since: Option<i64>,
+    /// Since when it stands before what was noted already.
+    behind_since: Option<i64>,
+}
+
+impl NotedBy {
+    /// The clock says `time`. What is `known` was written at that time, at least.
+    pub(super) fn starting(time: i64, now: i64, known: Option<i64>) -> NotedBy {
+        NotedBy {
+            last: None,
+            believed: (known.unwrap_or(time), now),
+            doubted_since: None,
+            // Until the first look.
+            behind_since: known.filter(|&known| time < known).map(|_| now),
+        }
+    }
+
+    fn is_due(&self, now: i64) -> bool {
+        self.last.is_none_or(|last| now - last >= EVERY)
+    }
+
+    /// What is noted now.
+    fn noting(&mut self, time: i64, now: i64) -> Noting {
+        let expected = self.believed.0 + (now - self.believed.1);
+        let since = *self.doubted_since.get_or_insert(now);
+        let is_believed = (time - expected).abs() <= DAY || now - since >= DAY;
+        if is_believed {
+            (self.believed, self.doubted_since) = ((time, now), None);
+        }
+        let is_long_behind = self.behind_since.is_some_and(|since| now - since >= DAY);
+        Noting {
+            at: time,
+            old_by: if is_believed { time } else { time.min(expected) },
+            begins: self.behind_since.is_none() || is_long_behind,
+            ends_future: is_long_behind,
+        }
+    }
+
+    fn is_behind(&mut self, is_behind: bool, now: i64) {
+        self.behind_since = is_behind.then(|| self.behind_since.unwrap_or(now));
+    }
+}
+
+impl<D: Directories, T: Tracker> Summaries<D, T> {
+    /// The totals of a directory over time: from when it was asked for first.
+    pub fn history(&self, slot: Slot) -> Result<History, SummaryError> {
+        Ok(self.ledger.history(slot)?)
+    }
+
+    /// From now on its totals are noted from time to time.
+    pub fn remember(&mut self, slot: Slot) -> Result<(), SummaryError> {
+        if self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(slot) {
+            let noting = self.noted_by.noting(self.time(), self.now());
+            self.ledger.note_history(slot, noting)?;
+        }
+        Ok(())
+    }
+
+    /// What has changed while nobody tracked is found and harvested: from now on totals are noted.
+    pub fn begin_noting(&mut self) {
+        self.is_noting = true;
+    }
+
+    /// Notes the totals of directories that were asked for, when it is time.
+    pub(super) fn note_histories(&mut self) -> Result<(), SummaryError> {
+        let (now, time) = (self.now(), self.time());
+        if !self.is_noting || !self.noted_by.is_due(now) {
+            return Ok(());
+        }
+        self.noted_by.last = Some(now);
+        let noting = self.noted_by.noting(time, now);
+        let nodes = &self.ledger.nodes;
+        self.remembered.retain(|&slot| nodes.is_used(slot));
+        let mut is_behind = false;
+        for &slot in &self.remembered {
+            is_behind |= !self.ledger.note_history(slot, noting)?;
+        }
+        self.noted_by.is_behind(is_behind, now);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: i64 = 1_700_000_000;
+
+    /// What is thinned out goes by what was expected, which goes on as time passes.
+    #[test]
+    fn a_clock_is_believed_when_it_has_held_for_a_day() {
+        for off in [2 * DAY, 400 * DAY] {
+            let mut noted_by = NotedBy::starting(NOW, 0, Some(NOW));
+            assert_eq!(noted_by.noting(NOW + 10, 10).old_by, NOW + 10);
+            assert_eq!(noted_by.noting(NOW + off + 20, 20).old_by, NOW + 20);
+            assert_eq!(noted_by.noting(NOW + off + DAY + 19, DAY + 19).old_by, NOW + DAY + 19);
+            assert_eq!(noted_by.noting(NOW + off + DAY + 20, DAY + 20).old_by, NOW + off + DAY + 20);
+            assert_eq!(noted_by.noting(NOW + off + DAY + 30, DAY + 30).old_by, NOW + off + DAY + 30);
+        }
+    }
+
+    /// A machine that is off for days each time is thinned out one time later.
+    #[test]
+    fn after_days_without_a_server_all_is_as_old_as_it_was_then() {
+        let mut noted_by = NotedBy::starting(NOW + 5 * DAY, 7, Some(NOW));
+        assert_eq!(noted_by.noting(NOW + 5 * DAY + 100, 107).old_by, NOW + 100);
+        let mut noted_by = NotedBy::starting(NOW + DAY / 2, 7, Some(NOW));
+        assert_eq!(noted_by.noting(NOW + DAY / 2, 7).old_by, NOW + DAY / 2);
+    }
+
+    #[test]
+    fn a_clock_that_was_wrong_for_a_while_is_believed_again_at_once() {
+        let mut noted_by = NotedBy::starting(NOW, 0, Some(NOW));
+        for off in [-100 * DAY, 100 * DAY] {
+            assert_eq!(noted_by.noting(NOW + off + 10, 10).old_by, (NOW + 10).min(NOW + off + 10));
+            assert_eq!(noted_by.noting(NOW + 1000, 1000).old_by, NOW + 1000);
+            assert_eq!(noted_by.doubted_since, None);
+        }
+    }
+}

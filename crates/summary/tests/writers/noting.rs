@@ -1,0 +1,120 @@
+//! Totals over time, by clocks that are wrong for a while.
+
+use std::sync::Arc;
+
+use onesweep_summary::{history::History, store::Store};
+
+use crate::{
+    Tracked, agrees, opened,
+    settling::{HOUR, Hands},
+    tree::{ROOT, Tree, id},
+};
+
+const DAY: i64 = 24 * HOUR;
+/// So often totals are noted.
+const EVERY: i64 = 600;
+
+/// Time passes, and what is due by itself is done.
+fn go_on(tracked: &mut Tracked, hands: &Hands, seconds: i64) {
+    for _ in 0..seconds / EVERY {
+        hands.pass(EVERY);
+        tracked.tend(i64::MAX, 1000, &|| false).expect("no error");
+    }
+}
+
+fn history(tracked: &Tracked, ino: u64) -> History {
+    let slot = tracked.ledger().nodes.find(id(ino)).expect("it is known");
+    tracked.history(slot).expect("it reads")
+}
+
+fn times(tracked: &Tracked) -> Vec<i64> {
+    history(tracked, ROOT).points().iter().map(|point| point.at).collect()
+}
+
+/// A tree that has changed between any two points, noted for so long.
+fn noted(store: Store, hands: &Arc<Hands>, seconds: i64) -> (Tree, Tracked) {
+    let tree = Tree::new(7);
+    let mut tracked = opened(&tree, store).with_clock(hands.clone());
+    agrees(&mut tracked, &tree, ROOT, "at first");
+    tracked.begin_noting();
+    change_and_go_on(&tree, &mut tracked, hands, seconds);
+    (tree, tracked)
+}
+
+fn change_and_go_on(tree: &Tree, tracked: &mut Tracked, hands: &Hands, seconds: i64) {
+    for _ in 0..seconds / EVERY {
+        tree.state().create(ROOT);
+        agrees(tracked, tree, ROOT, "it grows");
+        go_on(tracked, hands, EVERY);
+    }
+}
+
+#[test]
+fn a_clock_that_is_behind_for_a_while_takes_nothing() {
+    for back in [2 * HOUR, 30 * DAY] {
+        let hands = Hands::new();
+        let (tree, mut tracked) = noted(Store::in_memory().expect("a store"), &hands, 10 * HOUR);
+        let before = times(&tracked);
+        assert!(before.len() >= 60, "{}", before.len());
+        hands.set(-back);
+        // One that is asked for the first time then has no point yet.
+        let other = *tree.state().directories.keys().find(|&&ino| ino != ROOT).expect("another one");
+        change_and_go_on(&tree, &mut tracked, &hands, HOUR);
+        agrees(&mut tracked, &tree, other, "then");
+        assert_eq!(times(&tracked), before, "back by {back}");
+        assert!(history(&tracked, other).points().is_empty(), "back by {back}");
+        hands.set(back);
+        change_and_go_on(&tree, &mut tracked, &hands, HOUR);
+        let after = times(&tracked);
+        assert!(after.starts_with(&before) && after.len() >= before.len() + 5, "back by {back}");
+        // As soon as that is seen.
+        assert!(!history(&tracked, other).points().is_empty(), "back by {back}");
+    }
+}
+
+#[test]
+fn what_is_noted_when_a_clock_is_behind_at_the_start_takes_nothing() {
+    let (folder, hands) = (tempfile::tempdir().expect("a folder"), Hands::new());
+    let path = folder.path().join("store");
+    let (tree, mut tracked) = noted(Store::open(&path).expect("a store"), &hands, 10 * HOUR);
+    let before = times(&tracked);
+    tracked.close().expect("it is written");
+    drop(tracked);
+    hands.set(-1000 * DAY);
+    let mut tracked = opened(&tree, Store::open(&path).expect("the store")).with_clock(hands.clone());
+    agrees(&mut tracked, &tree, ROOT, "then");
+    tracked.begin_noting();
+    change_and_go_on(&tree, &mut tracked, &hands, HOUR);
+    assert_eq!(times(&tracked), before);
+}
+
+/// It may be right now, and was wrong before.
+#[test]
+fn a_clock_that_stays_behind_is_believed_after_a_day() {
+    let hands = Hands::new();
+    let (tree, mut tracked) = noted(Store::in_memory().expect("a store"), &hands, 10 * HOUR);
+    let before = times(&tracked);
+    hands.set(-30 * DAY);
+    let set_at = hands.time();
+    go_on(&mut tracked, &hands, DAY - HOUR);
+    assert_eq!(times(&tracked), before);
+    change_and_go_on(&tree, &mut tracked, &hands, 2 * HOUR);
+    let after = times(&tracked);
+    assert!(after.iter().all(|&at| at > set_at) && after.len() >= 5, "{after:?}");
+}
+
+#[test]
+fn a_clock_that_is_ahead_thins_nothing_out_before_a_day_has_passed() {
+    for ahead in [400 * DAY, 40 * DAY] {
+        let hands = Hands::new();
+        let (tree, mut tracked) = noted(Store::in_memory().expect("a store"), &hands, 20 * HOUR);
+        let before = times(&tracked);
+        hands.set(ahead);
+        change_and_go_on(&tree, &mut tracked, &hands, HOUR);
+        let after = times(&tracked);
+        assert!(after.starts_with(&before), "{} of {} are left", after.len(), before.len());
+        assert!(after.len() > before.len(), "what is true now is noted");
+        go_on(&mut tracked, &hands, DAY + HOUR);
+        assert!(times(&tracked).len() < before.len() / 5, "it is believed by now");
+    }
+}
