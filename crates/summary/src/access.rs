@@ -22,6 +22,14 @@ const LIST: u32 = 0o5;
 const SEARCH: u32 = 0o1;
 
 impl Asker {
+    /// A user who doesn't see all.
+    pub(crate) fn user(&self) -> Option<u32> {
+        match self {
+            Asker::Everything => None,
+            Asker::User { uid, .. } => Some(*uid),
+        }
+    }
+
     /// Whether a directory can be listed and its entries looked at. `list` gives the directory's access list where it has one;
     /// what can't be read allows nothing.
     pub fn may_list(&self, access: &Access, list: impl FnOnce() -> Option<Vec<u8>>) -> bool {

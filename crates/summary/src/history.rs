@@ -1,7 +1,7 @@
 //! Totals of a directory over time, the fewer the older they are.
 
 use crate::code::{Reader, Writer};
-use crate::totals::Sums;
+use crate::{totals::Sums, whole_for::WholeFor};
 
 /// What a directory came to at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,12 +14,16 @@ pub struct Point {
     pub blocks: i64,
     /// Everything that has an inode.
     pub inodes: i64,
+    /// For whom that was all there was.
+    pub whole_for: WholeFor,
 }
 
 /// Up to which age, and one in how many seconds is kept.
 const KEPT: [(i64, i64); 4] = [(DAY, 10 * MINUTE), (7 * DAY, 3600), (31 * DAY, 6 * 3600), (366 * DAY, DAY)];
 /// What is older.
 const OLDEST_EVERY: i64 = 7 * DAY;
+/// How it is stored. What was stored before had no such number, and began with the seconds from 1970 to its first point.
+const FORMAT: u8 = 1;
 const MINUTE: i64 = 60;
 const DAY: i64 = 86_400;
 
@@ -38,8 +42,8 @@ pub struct Noting {
 
 impl Point {
     /// Of sums.
-    pub fn of(sums: &Sums, at: i64) -> Point {
-        Point { at, bytes: sums.bytes + sums.directory_bytes, blocks: sums.blocks, inodes: sums.inodes() }
+    pub fn of(sums: &Sums, at: i64, whole_for: WholeFor) -> Point {
+        Point { at, bytes: sums.bytes + sums.directory_bytes, blocks: sums.blocks, inodes: sums.inodes(), whole_for }
     }
 
     fn is_like(&self, other: &Point) -> bool {
@@ -57,6 +61,12 @@ impl History {
     /// From the oldest on.
     pub fn points(&self) -> &[Point] {
         &self.points
+    }
+
+    /// What may be told to a user: what that one could have counted then.
+    pub fn for_user(mut self, uid: u32) -> History {
+        self.points.retain(|point| point.whole_for.includes(uid));
+        self
     }
 
     /// What it came to at a time: the last point that isn't later. `None` when nothing was known then.
@@ -104,27 +114,45 @@ impl History {
 
     /// As it is stored: differences from point to point.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Writer(vec![FORMAT]);
         let mut last = Point::default();
         for point in &self.points {
             out.unsigned((point.at - last.at).max(0) as u64);
-            out.sparse(&[point.bytes - last.bytes, point.blocks - last.blocks, point.inodes - last.inodes]);
+            let whole_for = match point.whole_for {
+                WholeFor::All => 0,
+                WholeFor::Owner(uid) => 1 + i64::from(uid),
+                WholeFor::Root => -1,
+            };
+            out.sparse(&[point.bytes - last.bytes, point.blocks - last.blocks, point.inodes - last.inodes, whole_for]);
             last = *point;
         }
         out.0
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<History> {
+        // Nobody noted for whom points were before.
+        let (is_old, bytes) = match bytes {
+            [FORMAT, bytes @ ..] => (false, bytes),
+            bytes => (true, bytes),
+        };
         let mut reader = Reader(bytes);
         let (mut points, mut last) = (Vec::new(), Point::default());
         while !reader.0.is_empty() {
             let at = last.at.checked_add_unsigned(reader.unsigned()?)?;
-            let [bytes, blocks, inodes] = reader.sparse()?;
+            let [bytes, blocks, inodes, whole_for] = match is_old {
+                true => reader.sparse::<3>().map(|[bytes, blocks, inodes]| [bytes, blocks, inodes, -1])?,
+                false => reader.sparse()?,
+            };
             last = Point {
                 at,
                 bytes: last.bytes.checked_add(bytes)?,
                 blocks: last.blocks.checked_add(blocks)?,
                 inodes: last.inodes.checked_add(inodes)?,
+                whole_for: match whole_for {
+                    0 => WholeFor::All,
+                    -1 => WholeFor::Root,
+                    owner => WholeFor::Owner(owner.checked_sub(1)?.try_into().ok()?),
+                },
             };
             points.push(last);
         }
@@ -139,7 +167,7 @@ mod tests {
     use super::*;
 
     fn point(at: i64, bytes: i64) -> Point {
-        Point { at, bytes, blocks: bytes / 512, inodes: 3 }
+        Point { at, bytes, blocks: bytes / 512, inodes: 3, whole_for: WholeFor::All }
     }
 
     fn at(at: i64) -> Noting {
@@ -221,13 +249,47 @@ mod tests {
         assert_eq!(times(&history), [2000, 3000]);
     }
 
+    /// Who may not have seen all of it is told nothing of it.
+    #[test]
+    fn what_was_stored_before_is_for_root() {
+        let mut old = Writer::default();
+        for (seconds, bytes) in [(1_700_000_000, 4096), (600, -512)] {
+            old.unsigned(seconds);
+            old.sparse(&[bytes, bytes / 512, 1]);
+        }
+        let history = History::decode(&old.0).expect("it is taken over");
+        let told: Vec<_> = history.points().iter().map(|point| (point.at, point.bytes, point.inodes)).collect();
+        assert_eq!(told, [(1_700_000_000, 4096, 1), (1_700_000_600, 3584, 2)]);
+        assert_eq!(History::decode(&history.encode()), Some(history.clone()));
+        assert!(history.clone().for_user(7).points().is_empty());
+        assert_eq!(history.clone().for_user(0), history);
+    }
+
+    #[test]
+    fn a_user_is_told_of_what_was_open_then() {
+        let mut history = History::default();
+        for (time, whole_for) in [(1000, WholeFor::All), (2000, WholeFor::Owner(7)), (3000, WholeFor::Root)] {
+            assert!(history.add(Point { whole_for, ..point(time, 5) }, at(time)));
+        }
+        assert_eq!(times(&history), [1000, 2000, 3000], "they are not alike");
+        let told = |uid| times(&history.clone().for_user(uid));
+        assert_eq!((told(0), told(7), told(8)), (vec![1000, 2000, 3000], vec![1000, 2000], vec![1000]));
+    }
+
     proptest! {
         #[test]
-        fn histories_come_back(steps in prop::collection::vec((1_i64..100_000, -1_000_000_i64..1_000_000), 0..60)) {
+        fn histories_come_back(
+            steps in prop::collection::vec((1_i64..100_000, -1_000_000_i64..1_000_000, any::<u32>()), 0..60),
+        ) {
             let (mut history, mut now, mut bytes) = (History::default(), 0, 0);
-            for (time, change) in steps {
+            for (time, change, uid) in steps {
                 (now, bytes) = (now + time, bytes + change);
-                history.add(point(now, bytes), at(now));
+                let whole_for = match uid % 4 {
+                    0 => WholeFor::All,
+                    1 => WholeFor::Root,
+                    _ => WholeFor::Owner(uid),
+                };
+                history.add(Point { whole_for, ..point(now, bytes) }, at(now));
             }
             prop_assert_eq!(History::decode(&history.encode()), Some(history));
         }

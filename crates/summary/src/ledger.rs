@@ -23,6 +23,7 @@ use crate::{
     record::Record,
     store::{Batch, Facts, Store, StoreError},
     totals::{Extremes, Sums},
+    whole_for::WholeFor,
 };
 
 /// So many directories may be waiting for their first harvest before they are written without it.
@@ -249,9 +250,9 @@ impl Ledger {
     }
 
     /// Adds to it what the directory comes to now. False where the clock stands before what was noted: see [`History::add`].
-    pub fn note_history(&mut self, slot: Slot, noting: Noting) -> Result<bool, StoreError> {
+    pub fn note_history(&mut self, slot: Slot, noting: Noting, whole_for: WholeFor) -> Result<bool, StoreError> {
         let mut history = self.history(slot)?;
-        let is_noted = history.add(Point::of(&self.record(slot)?.subtree.sums, noting.at), noting);
+        let is_noted = history.add(Point::of(&self.record(slot)?.subtree.sums, noting.at, whole_for), noting);
         if is_noted && !history.points().is_empty() {
             self.batch.histories.insert(slot, Some(history));
         }

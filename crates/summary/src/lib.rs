@@ -38,4 +38,5 @@ pub mod view;
 pub mod volume;
 pub mod walk;
 pub mod warden;
+pub mod whole_for;
 mod written;

@@ -45,10 +45,12 @@ const LINKED: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("linked"
 const PLACES: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("places");
 const HISTORIES: TableDefinition<u32, &[u8]> = TableDefinition::new("histories");
 
-/// The version of what the tables hold, and those that are taken over. 3 has less of inodes with several names. Both count directories as
-/// open to all that shut out their owner or their group, so that all has to be read again.
-const VERSION: u32 = 5;
-const VERSIONS_BEFORE: std::ops::RangeInclusive<u32> = 3..=4;
+/// The version of what the tables hold, and those that are taken over. 3 has less of inodes with several names. It and 4 count directories as
+/// open to all that shut out their owner or their group, so that all has to be read again. 5 has less of histories.
+const VERSION: u32 = 6;
+const VERSIONS_BEFORE: std::ops::RangeInclusive<u32> = 3..=5;
+/// Up to this one.
+const LAST_MISTAKEN: u32 = 4;
 /// A file that is no larger isn't worth the work.
 const SMALL_BYTES: u64 = 4 << 20;
 /// So many blocks of places that change are held at a time; some 500 bytes each.
@@ -263,7 +265,9 @@ impl Store {
                     store.write("take over", Durability::Immediate, |transaction| {
                         let mut facts = transaction.open_table(FACTS)?;
                         facts.insert("version", VERSION.to_le_bytes().as_slice())?;
-                        facts.insert("partial", [1].as_slice())?;
+                        if before <= LAST_MISTAKEN {
+                            facts.insert("partial", [1].as_slice())?;
+                        }
                         Ok(())
                     })?
                 }

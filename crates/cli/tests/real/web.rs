@@ -284,6 +284,34 @@ fn a_history_is_told_to_who_sees_all_of_it() {
     }
 }
 
+/// What was closed while it was noted isn't told when it is open, moved elsewhere or gone, but to who owns it.
+#[test]
+fn a_history_tells_nothing_of_what_was_closed_then() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let root = image.root();
+    tree(&root);
+    let web = Web::start(&image, &[]);
+    let bytes = |token: &str, below: &str| {
+        let (status, body) = web.get(token, &format!("/api/history?path={}", root.join(below).display()));
+        let told: Value = serde_json::from_str(&body).expect("JSON");
+        assert_eq!((status, &told["partial"]), (200, &Value::Bool(false)), "{below}: {body}");
+        let points = told["points"].as_array().expect("a list");
+        points.iter().map(|point| point["bytes"].as_i64().expect("a figure")).collect::<Vec<_>>()
+    };
+    let names = ["a", "private", "private/inside", "mixed", "way/home"];
+    let before = names.map(|below| bytes(&web.root, below));
+    assert!(before.iter().all(|points| points.len() == 1), "{before:?}");
+    fs::rename(root.join("private/inside"), root.join("inside")).expect("it moves");
+    fs::set_permissions(root.join("private"), fs::Permissions::from_mode(0o755)).expect("a mode");
+    fs::remove_dir_all(root.join("mixed/shut")).expect("it goes");
+    for (number, below) in ["a", "private", "inside", "mixed", "way/home"].into_iter().enumerate() {
+        assert_eq!(bytes(&web.root, below), before[number], "{below}");
+        let is_told = ["a", "way/home"].contains(&below);
+        assert_eq!(bytes(&web.nobody, below), if is_told { &before[number][..] } else { &[] }, "{below}");
+    }
+}
+
 /// Nothing comes to light of what lies in a directory that the user can't search: not even whether it is there.
 #[test]
 fn what_is_hidden_is_as_if_it_were_not_there() {

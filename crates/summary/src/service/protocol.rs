@@ -212,7 +212,7 @@ pub struct Past {
 impl Past {
     /// Of a point.
     pub fn of(point: &Point) -> Past {
-        let Point { at, bytes, blocks, inodes } = *point;
+        let Point { at, bytes, blocks, inodes, .. } = *point;
         Past { at, bytes, allocated: blocks * BLOCK_BYTES, inodes }
     }
 

@@ -325,7 +325,8 @@ impl Server {
         let slot = tracked.ledger().nodes.find(id).ok_or(Refusal::NotTracked)?;
         let access = tracked.record(slot).map_err(refusal)?.access;
         let is_denied = seen.is_some_and(|viewer| !viewer.may_list(id, &access));
-        Ok(Reached { volume, tracked, slot, answer, is_denied })
+        let user = asker.user();
+        Ok(Reached { volume, tracked, slot, answer, is_denied, user })
     }
 }
 
@@ -421,6 +422,8 @@ pub(super) struct Reached<'a> {
     answer: Answer,
     /// The asker can't list it: when it was read is nothing that concerns it.
     is_denied: bool,
+    /// Who asks, where that one doesn't see all.
+    user: Option<u32>,
 }
 
 impl Reached<'_> {
@@ -438,7 +441,11 @@ impl Reached<'_> {
         if let Held::Alone(tracked) = &mut self.tracked {
             tracked.remember(slot).map_err(refusal)?;
         }
-        self.tracked.history(slot).map_err(refusal)
+        let history = self.tracked.history(slot).map_err(refusal)?;
+        Ok(match self.user {
+            Some(uid) => history.for_user(uid),
+            None => history,
+        })
     }
 
     /// Whether the asker may list a directory.

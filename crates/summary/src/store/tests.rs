@@ -132,10 +132,11 @@ fn another_version_is_refused() {
     drop(database);
     let error = Store::open(&path).expect_err("refused");
     assert!(matches!(error, StoreError::Version { found: 9, .. }), "{error}");
-    assert!(error.to_string().contains("version 9, and this program knows version 5; remove it"), "{error}");
+    assert!(error.to_string().contains("version 9, and this program knows version 6; remove it"), "{error}");
 }
 
-/// The first of them has less of inodes with several names: these are told to be others than they were. All has to be read again.
+/// The first of them has less of inodes with several names: these are told to be others than they were. Of all but the last all has to be
+/// read again.
 #[test]
 fn versions_before_are_taken_over() {
     VERSIONS_BEFORE.for_each(is_taken_over);
@@ -163,7 +164,7 @@ fn is_taken_over(version: u32) {
     for _ in 0..2 {
         let store = Store::open(&path).expect("it is taken over");
         let kept = store.facts().expect("facts");
-        assert_eq!((kept.count, kept.is_partial), (4, true));
+        assert_eq!((kept.count, kept.is_partial), (4, version <= LAST_MISTAKEN));
         assert_eq!(store.record(Slot(1)).expect("it reads"), Some(Arc::new(record(1, "a"))));
         assert_eq!(store.linked(key).expect("it reads"), Some(Linked { facts, ..linked.clone() }));
         let version = store.fact("version").expect("it reads");

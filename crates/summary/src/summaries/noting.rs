@@ -9,6 +9,7 @@ use crate::{
     nodes::Slot,
     reading::Directories,
     tracker::Tracker,
+    whole_for::Looking,
 };
 
 /// So often the totals of directories that were asked for are noted.
@@ -76,7 +77,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub fn remember(&mut self, slot: Slot) -> Result<(), SummaryError> {
         if self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(slot) {
             let noting = self.noted_by.noting(self.time(), self.now());
-            self.ledger.note_history(slot, noting)?;
+            let whole_for = Looking::default().at(&self.ledger, slot)?;
+            self.ledger.note_history(slot, noting, whole_for)?;
         }
         Ok(())
     }
@@ -96,9 +98,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let noting = self.noted_by.noting(time, now);
         let nodes = &self.ledger.nodes;
         self.remembered.retain(|&slot| nodes.is_used(slot));
-        let mut is_behind = false;
+        let (mut is_behind, mut looking) = (false, Looking::default());
         for &slot in &self.remembered {
-            is_behind |= !self.ledger.note_history(slot, noting)?;
+            let whole_for = looking.at(&self.ledger, slot)?;
+            is_behind |= !self.ledger.note_history(slot, noting, whole_for)?;
         }
         self.noted_by.is_behind(is_behind, now);
         Ok(())
