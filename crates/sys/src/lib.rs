@@ -38,7 +38,7 @@
 //! | [`inode`] | generation, flags and extended flags of an inode |
 //! | [`block`] | facts about a block device |
 //! | [`allocator`], [`memory`], [`limits`], [`priority`], [`usage`], [`user`] | facts and settings of this process, and of users |
-//! | [`memfd`] | bytes as a file in memory that nobody changes |
+//! | [`memfd`] | files in memory, and bytes in one that nobody changes |
 //! | [`shared_words`] | words of memory that several processes share |
 //! | [`freeze`], [`subvolume`] | frozen file systems and snapshots of btrfs, undone however this process ends |
 //! | [`setting`] | a number in `/sys` that is raised for a while, likewise |

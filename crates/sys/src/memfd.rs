@@ -1,4 +1,4 @@
-//! Bytes as a file in memory that nobody can change any more.
+//! Files in memory: empty ones, and bytes that nobody can change any more.
 
 use std::{
     fs::File,
@@ -9,6 +9,12 @@ use rustix::{
     fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create},
     io::Errno,
 };
+
+/// An empty file in memory, which goes with its last descriptor and mapping.
+#[doc(alias = "memfd_create")]
+pub fn empty() -> io::Result<File> {
+    Ok(File::from(memfd_create("onesweep", MemfdFlags::CLOEXEC)?))
+}
 
 /// A file in memory with these bytes, read from its start. Whoever gets it can neither write, nor cut, nor lengthen it. It takes
 /// as much memory as there are bytes, and goes with its last descriptor.

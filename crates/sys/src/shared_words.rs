@@ -5,16 +5,16 @@ use std::{fs::File, io, ops::Deref, ptr::NonNull, sync::atomic::AtomicU32, time:
 
 use rustix::{
     event::Timespec,
-    fs::{MemfdFlags, memfd_create},
     io::Errno,
     mm::{MapFlags, ProtFlags, mmap, munmap},
     thread::futex,
 };
 
-/// Words in a file in memory, all zero at first. Whoever opens the file has the same ones. Memory is taken where a word was
-/// written, by pages.
+use crate::memfd;
+
+/// Words in a file, all zero at first. Whoever opens the file has the same ones. Memory is taken where a word was written, by
+/// pages.
 #[derive(Debug)]
-#[doc(alias = "memfd_create")]
 pub struct SharedWords {
     file: File,
     first: NonNull<AtomicU32>,
@@ -27,10 +27,15 @@ unsafe impl Send for SharedWords {}
 unsafe impl Sync for SharedWords {}
 
 impl SharedWords {
-    /// So many words; more than none.
+    /// So many words, in memory; more than none.
     pub fn new(count: usize) -> io::Result<Self> {
+        Self::over(memfd::empty()?, count)
+    }
+
+    /// So many words in an empty file that nobody cuts. Where its file system finds no place for a page that is written to, the
+    /// kernel ends whoever writes (`SIGBUS`), unless the place was taken before.
+    pub fn over(file: File, count: usize) -> io::Result<Self> {
         let bytes = count.checked_mul(size_of::<AtomicU32>()).ok_or(Errno::OVERFLOW)?;
-        let file = File::from(memfd_create("onesweep", MemfdFlags::CLOEXEC)?);
         file.set_len(bytes as u64)?;
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::NORESERVE);
         // SAFETY: a new mapping at a place that the kernel chooses, of a file that is as long and that nobody here cuts.

@@ -36,6 +36,8 @@ struct pulse {
 };
 
 static word *board;
+/* How many slots its file has room for. */
+static uint64_t slots;
 
 static int (*real_open)(const char *, int, ...);
 static int (*real_openat)(int, const char *, int, ...);
@@ -96,7 +98,10 @@ int is_guided(uint64_t dev)
 /* The first word of a file's slot; zero when it has none. */
 static size_t slot_of(uint32_t device, uint64_t ino)
 {
-    uint64_t mask = ((uint64_t)1 << get(WORD_CAPACITY)) - 1;
+    uint32_t capacity = get(WORD_CAPACITY);
+    if (capacity >= 32 || (uint64_t)1 << capacity > slots)
+        return 0;
+    uint64_t mask = ((uint64_t)1 << capacity) - 1;
     uint64_t at = (ino * UINT64_C(0x9e3779b97f4a7c15) ^ device) & mask;
     for (uint64_t step = 0; step <= mask; step++, at = (at + 1) & mask) {
         size_t slot = WORD_TABLE + SLOT_WORDS * at;
@@ -167,12 +172,15 @@ __attribute__((constructor)) static void begin(void)
     real_fopen = dlsym(RTLD_NEXT, "fopen");
     real_opendir = dlsym(RTLD_NEXT, "opendir");
     const char *path = secure_getenv("ONESWEEP_BOARD");
-    int fd = path && real_open ? real_open(path, O_RDWR | O_CLOEXEC) : -1;
+    int fd = path && real_open ? real_open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
     struct stat stat;
-    if (fd >= 0 && fstat(fd, &stat) == 0 && stat.st_size > WORD_TABLE * 4) {
+    /* What another user has made, other than root, is believed in no way. */
+    if (fd >= 0 && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && (stat.st_uid == geteuid() || stat.st_uid == 0) &&
+        stat.st_size > WORD_TABLE * 4) {
         void *shared = mmap(NULL, (size_t)stat.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
         if (shared != MAP_FAILED) {
             board = shared;
+            slots = ((uint64_t)stat.st_size / 4 - WORD_TABLE) / SLOT_WORDS;
             if (get(WORD_MAGIC) != BOARD_MAGIC || get(WORD_VERSION) != BOARD_VERSION)
                 board = NULL;
         }

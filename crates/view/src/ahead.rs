@@ -130,7 +130,11 @@ impl Ahead {
         devices.dedup();
         let system = |step| move |source| AheadError::System { step, source };
         let is_shown = news.is_some();
-        let board = Arc::new(Board::new(&devices, news).map_err(system("share memory with programs"))?);
+        let board = match news {
+            None => Board::named(&devices),
+            news => Board::new(&devices, news),
+        };
+        let board = Arc::new(board.map_err(system("share memory with programs"))?);
         if are_quick(&devices) {
             board.pass(Phase::Looking, Phase::Aside);
         }
@@ -154,7 +158,7 @@ impl Ahead {
 
     /// What the variable `ONESWEEP_BOARD` of the program has to say.
     pub fn board_path(&self) -> PathBuf {
-        self.board.path()
+        self.board.path().unwrap_or(Path::new("")).to_owned()
     }
 
     /// Ends the helper, and tells what it did.
@@ -277,7 +281,13 @@ impl Helper {
             figures.remark = Some("everything is in memory".into());
             return Ok(());
         }
-        let guided = self.enter(tree);
+        let guided = match self.enter(tree) {
+            Ok(guided) => guided,
+            Err(error) => {
+                figures.remark = Some(format!("cannot share memory with programs: {error}"));
+                return Ok(());
+            }
+        };
         let pages = |bytes: u64| bytes.next_multiple_of(page_bytes());
         let bytes: Vec<u64> = guided.tree.files.iter().map(|file| pages(file.bytes)).collect();
         for (slot, bytes) in guided.slots.iter().zip(&bytes) {
@@ -330,8 +340,8 @@ impl Helper {
     }
 
     /// Enters the files of a tree on the board.
-    fn enter(&self, tree: Tree) -> Guided {
-        self.board.make_room(tree.files.len());
+    fn enter(&self, tree: Tree) -> io::Result<Guided> {
+        self.board.make_room(tree.files.len())?;
         let mut guided = Guided { tree, slots: Vec::new(), by_slot: HashMap::new(), by_inode: HashMap::new() };
         for (number, file) in (0..).zip(&guided.tree.files) {
             let device = self.devices.iter().position(|dev| *dev == file.dev);
@@ -341,7 +351,7 @@ impl Helper {
             guided.slots.push(slot);
             guided.by_inode.entry((file.dev, file.ino)).or_insert(number);
         }
-        guided
+        Ok(guided)
     }
 
     fn announce(&self, guided: &Guided, batch: &[u32]) {

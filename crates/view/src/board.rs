@@ -1,8 +1,11 @@
 //! Memory that the helper shares with programs. `preload/board.h` is the other side of it, and says what each word is.
 
 use std::{
-    fmt, io,
-    path::PathBuf,
+    fmt,
+    fs::File,
+    io,
+    os::fd::AsFd,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -10,9 +13,14 @@ use std::{
     time::Duration,
 };
 
-use onesweep_sys::shared_words::{self, SharedWords};
+use onesweep_sys::{
+    files::{allocate_part, file_system},
+    memfd,
+    memory::page_bytes,
+    shared_words::{self, SharedWords},
+};
 
-use crate::preload;
+use crate::names::{self, Kind, Name};
 
 const MAGIC: u32 = 0x4f53_5741;
 const VERSION: u32 = 1;
@@ -43,6 +51,14 @@ const STATE_OPENED: u32 = 4;
 
 /// Slots of the largest table: 256 MiB of addresses, of which those are memory that are used.
 const CAPACITY_MAX: u32 = 24;
+const WORDS: usize = WORD_TABLE + (SLOT_WORDS << CAPACITY_MAX);
+
+/// Other processes of this user, and of root, may write to it.
+const KIND: Kind = Kind { prefix: "board-", suffix: "", mode: 0o600, fill: keeps_its_place, in_memory: memfd::empty };
+
+/// File systems on which a page whose place was taken can always be written to (tmpfs, ext4, XFS and overlayfs). On btrfs every change needs
+/// place anew, and where there is none a program that writes to its mapping is killed.
+const PLACE_IS_KEPT: [u32; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x794c_7630];
 
 /// Whether programs wait, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +98,8 @@ pub(crate) type News = Arc<dyn Fn() + Send + Sync>;
 /// The helper's side, and that of a program that is this process itself.
 pub(crate) struct Board {
     words: SharedWords,
+    /// Where programs find it.
+    name: Option<Name>,
     news: Option<News>,
 }
 
@@ -92,9 +110,19 @@ impl fmt::Debug for Board {
 }
 
 impl Board {
-    /// An empty one, in the phase [`Phase::Looking`]: whoever opens something on one of the devices waits.
+    /// An empty one that other processes find, in the phase [`Phase::Looking`]: whoever opens something on one of the devices waits.
+    pub(crate) fn named(devices: &[u64]) -> io::Result<Self> {
+        let (file, name) = names::create(&KIND)?;
+        Self::over(file, Some(name), devices, None)
+    }
+
+    /// The same for this process alone.
     pub(crate) fn new(devices: &[u64], news: Option<News>) -> io::Result<Self> {
-        let words = SharedWords::new(WORD_TABLE + (SLOT_WORDS << CAPACITY_MAX))?;
+        Self::over(memfd::empty()?, None, devices, news)
+    }
+
+    fn over(file: File, name: Option<Name>, devices: &[u64], news: Option<News>) -> io::Result<Self> {
+        let words = SharedWords::over(file, WORDS)?;
         let set = |at: usize, value: u32| words[at].store(value, Ordering::Release);
         for (at, device) in devices.iter().take(DEVICES_MAX).enumerate() {
             set(WORD_DEVICE + 2 * at, *device as u32);
@@ -103,19 +131,24 @@ impl Board {
         set(WORD_DEVICES, devices.len().min(DEVICES_MAX) as u32);
         set(WORD_VERSION, VERSION);
         set(WORD_MAGIC, MAGIC);
-        Ok(Self { words, news })
+        Ok(Self { words, name, news })
     }
 
-    /// How programs open it.
-    pub(crate) fn path(&self) -> PathBuf {
-        preload::path_of(self.words.file())
+    /// How programs open it, where they can.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.name.as_ref().map(Name::path)
     }
 
     /// Makes the table for that many files, once, before the phase is [`Phase::Guided`]. More than three quarters of the
-    /// largest one's slots are not given.
-    pub(crate) fn make_room(&self, files: usize) {
+    /// largest one's slots are not given. Fails where there is no place for it.
+    pub(crate) fn make_room(&self, files: usize) -> io::Result<()> {
         let wanted = (files.max(1) * 4 / 3).next_power_of_two().ilog2() + 1;
-        self.words[WORD_CAPACITY].store(wanted.min(CAPACITY_MAX), Ordering::Release);
+        let capacity = wanted.min(CAPACITY_MAX);
+        if self.name.as_ref().is_some_and(Name::is_in_folder) {
+            take_place(self.words.file(), WORD_TABLE + (SLOT_WORDS << capacity))?;
+        }
+        self.words[WORD_CAPACITY].store(capacity, Ordering::Release);
+        Ok(())
     }
 
     /// Enters a file, on the device of that number, as [`State::Later`]. One that is there already keeps its slot. `None` when
@@ -288,6 +321,19 @@ impl Board {
     }
 }
 
+fn keeps_its_place(file: &File) -> io::Result<()> {
+    if !PLACE_IS_KEPT.contains(&file_system(file.as_fd())?.magic) {
+        return Err(io::Error::other("memory can't be shared by files of this file system"));
+    }
+    take_place(file, WORD_TABLE)
+}
+
+/// Whole pages: one that is written to wants place for all its blocks.
+fn take_place(file: &File, words: usize) -> io::Result<()> {
+    let bytes = words * size_of::<AtomicU32>();
+    allocate_part(file.as_fd(), 0, (bytes as u64).next_multiple_of(page_bytes()))
+}
+
 /// What programs wrote is believed in no way: a number outside of the table is none.
 fn slot_of_number(number: u32) -> Option<Slot> {
     number.checked_sub(1).filter(|at| *at < 1 << CAPACITY_MAX).map(Slot)
@@ -345,7 +391,7 @@ mod tests {
     #[test]
     fn a_file_has_one_slot_however_many_names() {
         let board = Board::new(&[7, 8], None).unwrap();
-        board.make_room(3);
+        board.make_room(3).unwrap();
         let (one, other) = (board.enter(0, 12).unwrap(), board.enter(1, 12).unwrap());
         assert_ne!(one, other);
         assert_eq!(board.enter(0, 12), Some(one));
@@ -364,7 +410,7 @@ mod tests {
             counter.fetch_add(1, Ordering::SeqCst);
         });
         let board = Board::new(&[7, 1 << 40], Some(news)).unwrap();
-        board.make_room(100);
+        board.make_room(100).unwrap();
         let slots: Vec<Slot> = (0..50).map(|ino| board.enter(1, ino << 33).unwrap()).collect();
         for (ino, slot) in (0..50).zip(&slots) {
             assert_eq!(board.find(1 << 40, ino << 33), Some(*slot));

@@ -16,6 +16,7 @@
 //! | `tree` | the files of a tree in the orders in which programs walk |
 //! | [`order`] | the orders in which a directory is listed |
 //! | `board` | memory that is shared with programs |
+//! | `names` | names of files that programs open, which nobody else can take |
 //! | `pulse` | the sign that the helper lives |
 //! | [`preload`] | the library that they load |
 //! | [`mount`] | the same for programs that load none: the tree once more, by FUSE |
@@ -24,6 +25,7 @@ pub mod ahead;
 mod board;
 pub mod course;
 pub mod mount;
+mod names;
 pub mod order;
 pub mod preload;
 mod pulse;

@@ -50,6 +50,7 @@ mod quick_disks;
 mod read_only;
 mod rights;
 mod run;
+mod run_names;
 mod run_program;
 mod serving;
 mod several_disks;

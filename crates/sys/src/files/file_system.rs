@@ -49,6 +49,12 @@ pub fn is_read_only(directory: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
+/// Whether nothing of the file system may be run, nor be loaded into a program.
+#[doc(alias = "ST_NOEXEC")]
+pub fn forbids_execution(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(rustix::fs::fstatvfs(fd)?.f_flag.contains(rustix::fs::StatVfsMountFlags::NOEXEC))
+}
+
 /// Whether the caller may write to a file by its permissions, as they are for who runs this; true where that can't be told.
 pub fn may_write(path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};

@@ -46,7 +46,8 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
     let order = args.sort.map_or(Order::Source, order_of);
     let ahead = Ahead::start(&trees, args.limit.map(|limit| limit.0), order)
         .map_err(|error| Failure::told(error.to_string()))?;
-    let library = Library::new().map_err(|error| Failure::told(format!("cannot keep a file in memory: {error}")))?;
+    let library =
+        Library::new().map_err(|error| Failure::told(format!("cannot give the program a library: {error}")))?;
     let mut command = Command::new(&args.command[0]);
     command.args(&args.command[1..]);
     command.env("LD_PRELOAD", preloaded(env::var_os("LD_PRELOAD"), library.path().as_os_str()));
