@@ -69,7 +69,7 @@ PYTHON_ENV := $(abspath $(TARGET))/tools/python
 # How the wheel is built, and where it comes to.
 WHEEL_PROFILE ?= release
 WHEELS ?= $(abspath $(TARGET))/wheels
-PYTHON_TEST_PACKAGES := 'maturin>=1.12,<2' 'mypy>=1.11' 'pyarrow>=14' 'pytest>=8' 'webdataset>=1'
+PYTHON_TEST_PACKAGES := 'maturin>=1.12,<2' 'mypy>=1.11' 'pillow>=11' 'pyarrow>=14' 'pytest>=8' 'webdataset>=1'
 RAY_ENV := $(abspath $(TARGET))/tools/ray
 TORCH_PYTHON ?= /usr/bin/python3
 # The program that writes what the tests read.
