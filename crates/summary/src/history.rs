@@ -34,6 +34,8 @@ pub struct Noting {
     pub at: i64,
     /// The same, as far as the clock is believed: by this points are old.
     pub old_by: i64,
+    /// When somebody asked for the directory last, likewise.
+    pub asked_at: i64,
     /// A directory gets its first point.
     pub begins: bool,
     /// Points that are later are of a clock that was wrong, and go.
@@ -54,6 +56,8 @@ impl Point {
 /// The points of a directory, from the oldest on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
+    /// When somebody asked for it last, in seconds since 1970, as it was known when something was noted.
+    pub asked_at: i64,
     points: Vec<Point>,
 }
 
@@ -115,6 +119,7 @@ impl History {
     /// As it is stored: differences from point to point.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Writer(vec![FORMAT]);
+        out.unsigned(self.asked_at.max(0) as u64);
         let mut last = Point::default();
         for point in &self.points {
             out.unsigned((point.at - last.at).max(0) as u64);
@@ -131,11 +136,13 @@ impl History {
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<History> {
         // Nobody noted for whom points were before.
-        let (is_old, bytes) = match bytes {
-            [FORMAT, bytes @ ..] => (false, bytes),
-            bytes => (true, bytes),
-        };
+        let is_old = bytes.first() != Some(&FORMAT);
         let mut reader = Reader(bytes);
+        let mut asked_at = 0;
+        if !is_old {
+            reader.0 = &bytes[1..];
+            asked_at = reader.unsigned()?.try_into().ok()?;
+        }
         let (mut points, mut last) = (Vec::new(), Point::default());
         while !reader.0.is_empty() {
             let at = last.at.checked_add_unsigned(reader.unsigned()?)?;
@@ -156,7 +163,18 @@ impl History {
             };
             points.push(last);
         }
-        Some(History { points })
+        if is_old {
+            asked_at = last.at;
+        }
+        Some(History { asked_at, points })
+    }
+
+    /// The same of the time alone, without reading all.
+    pub(crate) fn asked_at_of(bytes: &[u8]) -> Option<i64> {
+        match bytes {
+            [FORMAT, rest @ ..] => Reader(rest).unsigned()?.try_into().ok(),
+            _ => Some(History::decode(bytes)?.asked_at),
+        }
     }
 }
 
@@ -171,7 +189,7 @@ mod tests {
     }
 
     fn at(at: i64) -> Noting {
-        Noting { at, old_by: at, begins: true, ends_future: false }
+        Noting { at, old_by: at, asked_at: at, begins: true, ends_future: false }
     }
 
     fn times(history: &History) -> Vec<i64> {
@@ -260,6 +278,7 @@ mod tests {
         let history = History::decode(&old.0).expect("it is taken over");
         let told: Vec<_> = history.points().iter().map(|point| (point.at, point.bytes, point.inodes)).collect();
         assert_eq!(told, [(1_700_000_000, 4096, 1), (1_700_000_600, 3584, 2)]);
+        assert_eq!([&old.0, &history.encode()].map(|bytes| History::asked_at_of(bytes)), [Some(1_700_000_600); 2]);
         assert_eq!(History::decode(&history.encode()), Some(history.clone()));
         assert!(history.clone().for_user(7).points().is_empty());
         assert_eq!(history.clone().for_user(0), history);

@@ -252,11 +252,17 @@ impl Ledger {
     /// Adds to it what the directory comes to now. False where the clock stands before what was noted: see [`History::add`].
     pub fn note_history(&mut self, slot: Slot, noting: Noting, whole_for: WholeFor) -> Result<bool, StoreError> {
         let mut history = self.history(slot)?;
+        history.asked_at = noting.asked_at;
         let is_noted = history.add(Point::of(&self.record(slot)?.subtree.sums, noting.at, whole_for), noting);
         if is_noted && !history.points().is_empty() {
             self.batch.histories.insert(slot, Some(history));
         }
         Ok(is_noted)
+    }
+
+    /// It is noted no longer.
+    pub(crate) fn forget_history(&mut self, slot: Slot) {
+        self.batch.histories.insert(slot, None);
     }
 
     /// How much is to be written.

@@ -453,14 +453,19 @@ impl Store {
         bytes.map(|bytes| History::decode(&bytes).ok_or_else(damaged)).transpose()
     }
 
-    /// Directories that have a history.
-    pub fn with_history(&self) -> Result<Vec<Slot>, StoreError> {
+    /// Directories that have a history, and when each was asked for last, in seconds since 1970.
+    pub fn with_history(&self) -> Result<Vec<(Slot, i64)>, StoreError> {
         self.write_staged()?;
         let failed = self.failed("read");
         let table = self.database.begin_read().map_err(|error| failed(error.into()))?;
         let table = table.open_table(HISTORIES).map_err(|error| failed(error.into()))?;
         let slots = table.iter().map_err(|error| failed(error.into()))?;
-        slots.map(|found| Ok(Slot(found.map_err(|error| failed(error.into()))?.0.value()))).collect()
+        let slot = |found: Result<(redb::AccessGuard<'_, u32>, redb::AccessGuard<'_, &[u8]>), _>| {
+            let (slot, history) = found.map_err(|error: redb::StorageError| failed(error.into()))?;
+            // What can't be read is told when it is to be.
+            Ok((Slot(slot.value()), History::asked_at_of(history.value()).unwrap_or_default()))
+        };
+        slots.map(slot).collect()
     }
 
     /// Writes a batch, all or nothing. `durable`: on the disk when this returns; else it is there with the next durable one.

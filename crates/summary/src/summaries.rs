@@ -12,6 +12,7 @@ mod missed;
 mod noting;
 mod open_files;
 mod opened;
+mod remembered;
 mod settling;
 mod synced;
 mod unsettled;
@@ -33,6 +34,7 @@ use self::{
     noting::NotedBy,
     open_files::Looked,
     opened::{Opened, Place, Reopening},
+    remembered::Remembered,
     settling::Lost,
     synced::CaughtUpTo,
     unsettled::Unsettled,
@@ -67,8 +69,6 @@ const DIRTY_MIN: usize = 4096;
 
 /// What a directory adds to a declared summary is asked for again after so long when that failed.
 const UNKNOWN_SECONDS: i64 = 10 * 60;
-/// So many directories' totals are noted, at most.
-const REMEMBERED_MAX: usize = 10_000;
 
 /// The summaries of one file system.
 #[derive(Debug)]
@@ -106,7 +106,7 @@ pub struct Summaries<D, T> {
     /// Since when so much is dirty that it is to be harvested.
     much_since: Option<i64>,
     /// Directories whose totals are noted from time to time.
-    remembered: HashSet<Slot>,
+    remembered: Remembered,
     noted_by: NotedBy,
     /// What is stored is known to be what there is, but for what was told since.
     is_noting: bool,

@@ -312,6 +312,32 @@ fn a_history_tells_nothing_of_what_was_closed_then() {
     }
 }
 
+/// There is room for so many, and who asks for the lines of a large tree doesn't take all of that.
+#[test]
+fn of_many_lines_the_largest_are_noted() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let root = image.root().join("many");
+    let name = |number: usize| root.join(format!("d{number:03}"));
+    for number in 0..250 {
+        fs::create_dir_all(name(number)).expect("a directory");
+        fs::write(name(number).join("file"), vec![1; 4096 * (1 + number)]).expect("a file");
+    }
+    crate::tree::sync(&root);
+    let web = Web::start(&image, &[]);
+    let mut top = onesweep(["top", "--socket"]);
+    crate::run::run(top.arg(image.beside("socket")).arg(&root));
+    let is_noted = |directory: &Path| {
+        let (status, body) = web.get(&web.root, &format!("/api/history?freshness=cached&path={}", directory.display()));
+        assert_eq!(status, 200, "{body}");
+        let told: Value = serde_json::from_str(&body).expect("JSON");
+        !told["points"].as_array().expect("a list").is_empty()
+    };
+    assert!(is_noted(&root) && (160..250).all(|number| is_noted(&name(number))));
+    let noted = (0..250).filter(|&number| is_noted(&name(number))).count();
+    assert!(noted <= 200, "{noted}");
+}
+
 /// Nothing comes to light of what lies in a directory that the user can't search: not even whether it is there.
 #[test]
 fn what_is_hidden_is_as_if_it_were_not_there() {

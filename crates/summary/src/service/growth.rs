@@ -1,13 +1,18 @@
 //! What a directory came to over time, for one asker.
 
+use std::cmp::Reverse;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
     listing::path_in,
     protocol::{Name, Past, Question, Refusal},
-    server::Server,
+    server::{Held, Reached, Server, refusal},
 };
-use crate::access::Asker;
+use crate::{access::Asker, history::History, nodes::Slot, view::Line};
+
+/// So many lines of an answer are noted from then on, of each order.
+const NOTED_LINES_MAX: usize = 100;
 
 /// A directory over time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,5 +34,47 @@ impl Server {
         let partial = reached.view(asker, slot, 0)?.is_partial;
         let points = if partial { Vec::new() } else { reached.points(slot)? };
         Ok(Growth { path: path_in(&reached)?, partial, points })
+    }
+}
+
+impl Reached<'_> {
+    /// What a directory came to then.
+    pub(super) fn past(&self, slot: Slot, since: i64) -> Result<Option<Past>, Refusal> {
+        Ok(Past::since(&self.history(slot)?, since))
+    }
+
+    /// All that is known of what a directory came to; from now on it is noted.
+    pub(super) fn points(&mut self, slot: Slot) -> Result<Vec<Past>, Refusal> {
+        self.remember(slot)?;
+        Ok(self.history(slot)?.points().iter().map(Past::of).collect())
+    }
+
+    /// From now on the largest are noted, by what is allocated and by inodes: who asks for lines tells the first of them, and there is no
+    /// room for all.
+    pub(super) fn remember_largest(&mut self, lines: &[Line]) -> Result<(), Refusal> {
+        let keys: [fn(&Line) -> i64; 2] = [|line| line.totals.sums.blocks, |line| line.totals.sums.inodes()];
+        for key in keys {
+            let mut largest: Vec<&Line> = lines.iter().collect();
+            if largest.len() > NOTED_LINES_MAX {
+                largest.select_nth_unstable_by_key(NOTED_LINES_MAX, |line| Reverse(key(line)));
+            }
+            largest.iter().take(NOTED_LINES_MAX).try_for_each(|line| self.remember(line.slot))?;
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, slot: Slot) -> Result<(), Refusal> {
+        match &mut self.tracked {
+            Held::Alone(tracked) => tracked.remember(slot).map_err(refusal),
+            Held::Shared(_) => Ok(()),
+        }
+    }
+
+    fn history(&self, slot: Slot) -> Result<History, Refusal> {
+        let history = self.tracked.history(slot).map_err(refusal)?;
+        Ok(match self.user {
+            Some(uid) => history.for_user(uid),
+            None => history,
+        })
     }
 }

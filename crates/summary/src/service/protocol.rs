@@ -40,7 +40,8 @@ pub struct Question {
     /// Without other subvolumes of btrfs, which have device numbers of their own. For lines alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub one_file_system: bool,
-    /// What the directories came to then is told, too, in seconds since 1970. From now on it is noted.
+    /// What the directories came to then is told, too, in seconds since 1970. From now on it is noted of the 100 largest, and of the 100
+    /// with the most inodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<i64>,
     /// The declared summary that is asked for instead; `depth` and `since` don't matter then.

@@ -24,7 +24,7 @@ use super::{
     listing::{LARGEST_MAX, Largest, Listing},
     pages::{Entry, PageHead},
     patience::{Patience, Progress},
-    protocol::{Beginning, Head, Inode, LEFT_OUT_MAX, LeftOut, Name, Past, Question, Refusal, Row},
+    protocol::{Beginning, Head, Inode, LEFT_OUT_MAX, LeftOut, Name, Question, Refusal, Row},
     reach::Reach,
     shared::{self, Shared},
 };
@@ -37,7 +37,6 @@ use crate::{
         view::Seen as SeenBy,
     },
     file_system::FileSystem,
-    history::History,
     identity::NodeId,
     ledger::Ledger,
     moment::seconds,
@@ -62,7 +61,7 @@ const QUESTION_BYTES_MAX: usize = 64 << 10;
 /// Summaries of a mounted file system, kept true.
 pub type Tracked = Summaries<Arc<dyn FileSystem>, Fanotify>;
 
-type Held<'a> = shared::Held<'a, Arc<dyn FileSystem>, Fanotify>;
+pub(super) type Held<'a> = shared::Held<'a, Arc<dyn FileSystem>, Fanotify>;
 
 /// Answers for several file systems.
 pub struct Server {
@@ -259,6 +258,9 @@ impl Server {
         let see = if question.one_file_system { view_of_subvolume } else { view };
         let View { lines, is_partial, hidden } = reached.see(asker, reached.slot, question.depth, see)?;
         let left_out = reached.left_out(&hidden)?;
+        if question.since.is_some() && !is_partial {
+            reached.remember_largest(&lines)?;
+        }
         let mut rows = Vec::with_capacity(lines.len());
         for line in &lines {
             let name = if line.slot == reached.slot { Vec::new() } else { reached.record(line.slot)?.name };
@@ -423,31 +425,10 @@ pub(super) struct Reached<'a> {
     /// The asker can't list it: when it was read is nothing that concerns it.
     is_denied: bool,
     /// Who asks, where that one doesn't see all.
-    user: Option<u32>,
+    pub(super) user: Option<u32>,
 }
 
 impl Reached<'_> {
-    /// What a directory came to then; from now on it is noted.
-    fn past(&mut self, slot: Slot, since: i64) -> Result<Option<Past>, Refusal> {
-        Ok(Past::since(&self.history(slot)?, since))
-    }
-
-    /// All that is known of what a directory came to; from now on it is noted.
-    pub(super) fn points(&mut self, slot: Slot) -> Result<Vec<Past>, Refusal> {
-        Ok(self.history(slot)?.points().iter().map(Past::of).collect())
-    }
-
-    fn history(&mut self, slot: Slot) -> Result<History, Refusal> {
-        if let Held::Alone(tracked) = &mut self.tracked {
-            tracked.remember(slot).map_err(refusal)?;
-        }
-        let history = self.tracked.history(slot).map_err(refusal)?;
-        Ok(match self.user {
-            Some(uid) => history.for_user(uid),
-            None => history,
-        })
-    }
-
     /// Whether the asker may list a directory.
     pub(super) fn may_list(&self, asker: &Asker, slot: Slot, access: &Access) -> bool {
         asker.may_list(access, || self.volume.access_list(self.tracked.ledger().nodes.id(slot)))
@@ -549,7 +530,7 @@ impl Reached<'_> {
 /// How lines are made.
 type See = fn(&Ledger, Slot, u32, Option<MayList<'_>>) -> Result<View, StoreError>;
 
-fn refusal(error: SummaryError) -> Refusal {
+pub(super) fn refusal(error: SummaryError) -> Refusal {
     match error {
         SummaryError::Unknown => Refusal::NotTracked,
         other => Refusal::Failed(other.to_string()),

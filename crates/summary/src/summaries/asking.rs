@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Answer, Freshness, REMEMBERED_MAX, ROUNDS_MAX, Seen, Summaries, SummaryError};
+use super::{Answer, Freshness, ROUNDS_MAX, Seen, Summaries, SummaryError};
 use crate::{
     identity::NodeId,
     nodes::{Count, Slot},
@@ -59,7 +59,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub fn query_clean(&self, directory: NodeId, seen: Seen<'_>) -> Result<Option<Answer>, SummaryError> {
         let nodes = &self.ledger.nodes;
         let Some(slot) = nodes.find(directory) else { return Ok(None) };
-        let is_noted = self.remembered.contains(&slot) || self.remembered.len() >= REMEMBERED_MAX;
+        let is_noted = self.remembered.is_asked(slot, self.believed_time());
         let is_known = is_noted
             && !nodes.may_be_outdated(slot)
             && !self.is_behind

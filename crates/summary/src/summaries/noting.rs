@@ -3,7 +3,7 @@
 //! A machine may start with a clock that has stood still, and people set clocks to what isn't so. What was noted before isn't taken for
 //! wrong, nor for old, before such a clock has held for a day in which the server runs.
 
-use super::{REMEMBERED_MAX, Summaries, SummaryError};
+use super::{Summaries, SummaryError, remembered::Admitted};
 use crate::{
     history::{History, Noting},
     nodes::Slot,
@@ -45,18 +45,24 @@ impl NotedBy {
         self.last.is_none_or(|last| now - last >= EVERY)
     }
 
+    fn expected(&self, now: i64) -> i64 {
+        self.believed.0 + (now - self.believed.1)
+    }
+
     /// What is noted now.
     fn noting(&mut self, time: i64, now: i64) -> Noting {
-        let expected = self.believed.0 + (now - self.believed.1);
+        let expected = self.expected(now);
         let since = *self.doubted_since.get_or_insert(now);
         let is_believed = (time - expected).abs() <= DAY || now - since >= DAY;
         if is_believed {
             (self.believed, self.doubted_since) = ((time, now), None);
         }
         let is_long_behind = self.behind_since.is_some_and(|since| now - since >= DAY);
+        let old_by = if is_believed { time } else { time.min(expected) };
         Noting {
             at: time,
-            old_by: if is_believed { time } else { time.min(expected) },
+            old_by,
+            asked_at: old_by,
             begins: self.behind_since.is_none() || is_long_behind,
             ends_future: is_long_behind,
         }
@@ -73,14 +79,28 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(self.ledger.history(slot)?)
     }
 
-    /// From now on its totals are noted from time to time.
+    /// Seconds since 1970, by a clock that may be ahead as far as it was before.
+    pub(super) fn believed_time(&self) -> i64 {
+        self.time().min(self.noted_by.expected(self.now()).saturating_add(DAY))
+    }
+
+    /// From now on its totals are noted from time to time, unless there are very many already that were asked for lately.
     pub fn remember(&mut self, slot: Slot) -> Result<(), SummaryError> {
-        if self.remembered.len() < REMEMBERED_MAX && self.remembered.insert(slot) {
+        if let Admitted::Now(instead) = self.remembered.admit(slot, self.believed_time()) {
+            if let Some(instead) = instead {
+                self.ledger.forget_history(instead);
+            }
             let noting = self.noted_by.noting(self.time(), self.now());
             let whole_for = Looking::default().at(&self.ledger, slot)?;
             self.ledger.note_history(slot, noting, whole_for)?;
         }
         Ok(())
+    }
+
+    /// Whether directories were asked for whose totals can't be noted, for there are too many that were asked for within a week. Told once
+    /// a day.
+    pub fn has_turned_away(&self) -> bool {
+        self.remembered.take_turned_away(self.now())
     }
 
     /// What has changed while nobody tracked is found and harvested: from now on totals are noted.
@@ -96,12 +116,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         }
         self.noted_by.last = Some(now);
         let noting = self.noted_by.noting(time, now);
-        let nodes = &self.ledger.nodes;
-        self.remembered.retain(|&slot| nodes.is_used(slot));
         let (mut is_behind, mut looking) = (false, Looking::default());
-        for &slot in &self.remembered {
+        for (slot, asked_at) in self.remembered.all() {
             let whole_for = looking.at(&self.ledger, slot)?;
-            is_behind |= !self.ledger.note_history(slot, noting, whole_for)?;
+            is_behind |= !self.ledger.note_history(slot, Noting { asked_at, ..noting }, whole_for)?;
         }
         self.noted_by.is_behind(is_behind, now);
         Ok(())

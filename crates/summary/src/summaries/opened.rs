@@ -11,6 +11,7 @@ use std::{
 use super::{
     Summaries, SummaryError,
     aliens::Aliens,
+    remembered::Remembered,
     synced::{CaughtUpTo, written_generation},
     unsettled::Unsettled,
 };
@@ -54,7 +55,7 @@ pub(super) struct Opened {
     pub(super) facts: Facts,
     pub(super) are_declared_anew: bool,
     pub(super) caught_up_to: CaughtUpTo,
-    pub(super) remembered: HashSet<Slot>,
+    pub(super) remembered: Remembered,
 }
 
 impl Opened {
@@ -116,8 +117,8 @@ impl Opened {
         directories.set_key(facts.key);
         // One that is known is caught up with first.
         let generation = if known.is_some() { 0 } else { written_generation(directories) };
-        let remembered =
-            ledger.store().with_history()?.into_iter().filter(|&slot| ledger.nodes.is_used(slot)).collect();
+        let with_history = ledger.store().with_history()?;
+        let remembered = Remembered::of(with_history.into_iter().filter(|(slot, _)| ledger.nodes.is_used(*slot)));
         Ok(Opened {
             ledger,
             root: slot,
@@ -158,7 +159,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.nowhere = Vec::new();
         (self.large, self.doubted, self.due_aside) = (HashSet::new(), HashSet::new(), None);
         self.searches += 1;
-        self.remembered = HashSet::new();
+        self.remembered = Remembered::default();
         (self.open, self.aliens, self.relinked) = (HashSet::new(), Aliens::default(), HashMap::new());
         self.vanished = HashMap::new();
         (self.unreadable, self.unsettled) = (HashMap::new(), Unsettled::default());

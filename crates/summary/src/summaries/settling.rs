@@ -175,6 +175,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.tracker.heed_each(&ids);
         for (at, id) in slots.into_iter().zip(ids) {
             self.unreadable.remove(&at);
+            self.remembered.forget(at);
             self.vanished.remove(&id);
             self.large.remove(&id);
             self.doubted.remove(&id);

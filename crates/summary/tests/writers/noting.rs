@@ -1,13 +1,14 @@
 //! Totals over time, by clocks that are wrong for a while.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use onesweep_summary::{history::History, store::Store};
+use onesweep_sys::fanotify::Happened;
 
 use crate::{
     Tracked, agrees, opened,
     settling::{HOUR, Hands},
-    tree::{ROOT, Tree, id},
+    tree::{Directory, ROOT, Tree, id},
 };
 
 const DAY: i64 = 24 * HOUR;
@@ -117,4 +118,57 @@ fn a_clock_that_is_ahead_thins_nothing_out_before_a_day_has_passed() {
         go_on(&mut tracked, &hands, DAY + HOUR);
         assert!(times(&tracked).len() < before.len() / 5, "it is believed by now");
     }
+}
+
+/// Another directory gets its number.
+#[test]
+fn one_that_is_gone_is_noted_no_longer() {
+    let hands = Hands::new();
+    let (tree, mut tracked) = noted(Store::in_memory().expect("a store"), &hands, EVERY);
+    let (gone, other) = (9001, 9002);
+    let make = |ino: u64| {
+        let mut state = tree.state();
+        state.directories.insert(ino, Directory { parent: ROOT, ..Directory::default() });
+        state.directory(ROOT).directories.insert(ino, ino.to_string());
+        state.tell(ROOT, None, Happened::CREATE | Happened::ON_DIRECTORY);
+    };
+    make(gone);
+    agrees(&mut tracked, &tree, gone, "it is there");
+    let slot = tracked.ledger().nodes.find(id(gone));
+    assert_eq!(history(&tracked, gone).points().len(), 1);
+    {
+        let mut state = tree.state();
+        state.directories.remove(&gone);
+        state.directory(ROOT).directories.remove(&gone);
+        state.tell(ROOT, None, Happened::DELETE | Happened::ON_DIRECTORY);
+    }
+    agrees(&mut tracked, &tree, ROOT, "it is gone");
+    make(other);
+    agrees(&mut tracked, &tree, ROOT, "there is another one");
+    assert_eq!(tracked.ledger().nodes.find(id(other)), slot, "which proves nothing");
+    go_on(&mut tracked, &hands, 3 * EVERY);
+    assert!(history(&tracked, other).points().is_empty(), "nobody has asked for it");
+    agrees(&mut tracked, &tree, other, "it is asked for");
+    assert_eq!(history(&tracked, other).points().len(), 1);
+}
+
+/// The order in which they go is known after a start.
+#[test]
+fn when_directories_were_asked_for_is_kept() {
+    let (folder, hands) = (tempfile::tempdir().expect("a folder"), Hands::new());
+    let path = folder.path().join("store");
+    let (tree, mut tracked) = noted(Store::open(&path).expect("a store"), &hands, EVERY);
+    let began = hands.time();
+    let other = *tree.state().directories.keys().find(|&&ino| ino != ROOT).expect("another one");
+    agrees(&mut tracked, &tree, other, "once");
+    go_on(&mut tracked, &hands, 2 * EVERY);
+    // Nothing is read, nor written, for that.
+    agrees(&mut tracked, &tree, ROOT, "once more");
+    go_on(&mut tracked, &hands, EVERY);
+    tracked.close().expect("it is written");
+    let slots = [ROOT, other].map(|ino| tracked.ledger().nodes.find(id(ino)).expect("it is known"));
+    drop(tracked);
+    let asked: HashMap<_, _> =
+        Store::open(&path).expect("the store").with_history().expect("it reads").into_iter().collect();
+    assert_eq!(slots.map(|slot| asked[&slot] - began), [2 * EVERY, 0]);
 }

@@ -151,6 +151,12 @@ impl<'a> Background<'a> {
                 let path = message::path_text(path);
                 tracing::warn!("{path}: more happened than could be told; it is found out what has changed");
             }
+            if served.summaries().shared().has_turned_away() {
+                let path = message::path_text(path);
+                tracing::warn!(
+                    "{path}: more directories are asked for than growth is noted of (10,000, each asked for within a week); of others none is told"
+                );
+            }
             if let Some(set_aside) = served.summaries().shared().take_set_aside() {
                 tracing::warn!("{set_aside}");
             }
