@@ -77,6 +77,7 @@ mod view_given;
 mod view_mapped;
 mod view_rclone;
 mod view_walks;
+mod view_writes;
 mod walk;
 mod watch;
 mod web;

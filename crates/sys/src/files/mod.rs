@@ -38,8 +38,8 @@ pub use names::{
     rename_at,
 };
 pub use on_behalf::{
-    Moment, Space, change_size, create_with, fallocate, make_directory_with, make_node_with, open_again_with,
-    rename_with, set_moments_handle, set_xattr_with, space, write_at,
+    Moment, Place, Space, change_size, create_with, fallocate, make_directory_with, make_node_with, open_again_with,
+    rename_with, set_moments_handle, set_xattr_with, space, write_some,
 };
 pub use open::{
     create_file_at, is_direct, is_link_refused, is_no_file, is_untouched, let_block, open_dir, open_dir_at,

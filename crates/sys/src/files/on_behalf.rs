@@ -1,12 +1,13 @@
 //! What a file system in user space does for others: as they asked, with all flags and modes.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
     XattrFlags,
 };
+use rustix::io::ReadWriteFlags;
 
 use super::open::again;
 use super::{PathArg, Time};
@@ -67,17 +68,28 @@ pub fn fallocate(fd: BorrowedFd<'_>, mode: i32, offset: u64, bytes: u64) -> io::
     Ok(again(|| rustix::fs::fallocate(fd, mode, offset, bytes))?)
 }
 
-/// Writes all of it at an offset.
+/// Writes some of it at an offset, or at the end that the file has then, and tells how much.
 #[doc(alias = "pwrite")]
-pub fn write_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let written = again(|| rustix::io::pwrite(fd, bytes, offset))?;
-        if written == 0 {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
-        (bytes, offset) = (&bytes[written..], offset + written as u64);
+#[doc(alias = "RWF_APPEND")]
+pub fn write_some(fd: BorrowedFd<'_>, bytes: &[u8], place: Place) -> io::Result<usize> {
+    let written = again(|| match place {
+        Place::At(offset) => rustix::io::pwrite(fd, bytes, offset),
+        // The offset is of no account.
+        Place::End => rustix::io::pwritev2(fd, &[IoSlice::new(bytes)], 0, ReadWriteFlags::APPEND),
+    })?;
+    if written == 0 && !bytes.is_empty() {
+        return Err(io::ErrorKind::WriteZero.into());
     }
-    Ok(())
+    Ok(written)
+}
+
+/// Where something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At this offset.
+    At(u64),
+    /// Behind what is there.
+    End,
 }
 
 /// What a time of a file becomes.
@@ -161,7 +173,8 @@ mod tests {
         let (tree, root) = tree();
         let root = root.as_fd();
         let file = create_with(root, "made", libc::O_RDWR | libc::O_EXCL, 0o640).unwrap();
-        write_at(file.as_fd(), b"some bytes", 3).unwrap();
+        assert_eq!(write_some(file.as_fd(), b"some ", Place::At(3)).unwrap(), 5);
+        assert_eq!(write_some(file.as_fd(), b"bytes", Place::End).unwrap(), 5);
         assert_eq!(fs::read(tree.path().join("made")).unwrap(), b"\0\0\0some bytes");
         change_size(file.as_fd(), 5).unwrap();
         fallocate(file.as_fd(), 0, 0, 100).unwrap();

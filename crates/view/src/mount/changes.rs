@@ -98,6 +98,8 @@ pub(super) struct Changes {
     count: AtomicU64,
     recent: Mutex<VecDeque<(u64, NodeId)>>,
     again: Mutex<Vec<Told>>,
+    /// Files of which the kernel has the length wrong.
+    misjudged: Mutex<Vec<NodeId>>,
 }
 
 impl Changes {
@@ -114,6 +116,7 @@ impl Changes {
             count: AtomicU64::new(0),
             recent: Mutex::default(),
             again: Mutex::default(),
+            misjudged: Mutex::default(),
         }
     }
 
@@ -203,6 +206,13 @@ impl Changes {
         }
     }
 
+    /// The kernel was wrong about where a file ends, and has kept bytes at the wrong place. It forgets them soon, told by another thread:
+    /// it may hold these pages until the request is answered.
+    pub(super) fn misjudged(&self, node: NodeId) {
+        lock(&self.misjudged).push(node);
+        self.bell.ring();
+    }
+
     fn note(&self, id: NodeId) {
         let mut recent = lock(&self.recent);
         if recent.len() == REMEMBERED {
@@ -288,6 +298,8 @@ impl Teller {
                 self.entry_changed(directory, &name);
                 self.content_changed(node);
             }
+            let misjudged = std::mem::take(&mut *lock(&self.changes.misjudged));
+            misjudged.into_iter().for_each(|node| self.content_changed(node));
             self.changes.is_counting.store(true, Ordering::SeqCst);
             match &self.changes.watch {
                 Watch::Everything(group) => self.take_events(group, &mut buffer),

@@ -21,7 +21,7 @@ use onesweep_sys::{
 
 use super::{
     shown::Shown,
-    writes::{self, Changed},
+    writes::{self, Changed, How},
 };
 
 /// Requests that the kernel may have in flight by itself.
@@ -289,13 +289,18 @@ impl Filesystem for Face {
         fh: FileHandle,
         offset: u64,
         data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
+        write_flags: WriteFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        match self.shown.write(fh, offset, data) {
-            Ok(()) => reply.written(data.len() as u32),
+        let how = match write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            true => How::Page,
+            false if flags.0 & libc::O_APPEND != 0 => How::Append,
+            false => How::Plain,
+        };
+        match self.shown.write(fh, offset, data, how) {
+            Ok(written) => reply.written(written as u32),
             Err(error) => reply.error(error.into()),
         }
     }

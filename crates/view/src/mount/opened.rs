@@ -25,6 +25,7 @@ pub(super) struct Fresh {
     pub(super) file: Arc<OwnedFd>,
     pub(super) content: Arc<dyn Content>,
     pub(super) ino: u64,
+    pub(super) only_grows: bool,
 }
 
 /// An open file.
@@ -36,11 +37,14 @@ pub(super) struct OpenFile {
     pub(super) content: Arc<dyn Content>,
     /// What the kernel reads and writes by itself.
     pub(super) backing: Option<Arc<BackingId>>,
+    /// It was opened as what may only be appended to.
+    pub(super) only_grows: bool,
 }
 
 impl OpenFile {
     fn new(node: NodeId, fresh: Fresh, backing: Option<Arc<BackingId>>) -> Self {
-        Self { node, ino: fresh.ino, file: fresh.file, content: fresh.content, backing }
+        let Fresh { file, content, ino, only_grows } = fresh;
+        Self { node, ino, file, content, backing, only_grows }
     }
 }
 

@@ -250,16 +250,16 @@ impl Shown {
             Some(open) => Ok(open),
             None => self.opened.recent(id, || {
                 let (file, stat) = self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK)?;
-                self.with_content(id, file, &stat)
+                self.with_content(id, file, &stat, false)
             }),
         }
     }
 
     /// A file that was opened, with what reads it.
-    pub(super) fn with_content(&self, id: NodeId, file: OwnedFd, stat: &Stat) -> io::Result<Fresh> {
+    pub(super) fn with_content(&self, id: NodeId, file: OwnedFd, stat: &Stat, only_grows: bool) -> io::Result<Fresh> {
         let file = Arc::new(file);
         let content = self.contents.open(Arc::clone(&file), stat, &|| self.source.name_of(id))?;
-        Ok(Fresh { file, content, ino: stat.ino })
+        Ok(Fresh { file, content, ino: stat.ino, only_grows })
     }
 
     /// Opens it, when it is there.
@@ -268,9 +268,11 @@ impl Shown {
             // From now on the kernel doesn't ask any more.
             return reply.error(Errno::ENOSYS);
         }
-        let flags = writes::flags_of(flags.0);
-        let opened = self.open_unchanged(id, flags).and_then(|(file, stat)| {
-            let fresh = self.with_content(id, file, &stat)?;
+        let asked = flags.0;
+        let flags = writes::flags_of(asked);
+        let opened = writes::opening(asked, |more| self.open_unchanged(id, flags | more));
+        let opened = opened.and_then(|((file, stat), only_grows)| {
+            let fresh = self.with_content(id, file, &stat, only_grows)?;
             Ok((fresh, stat))
         });
         let (fresh, stat) = match opened {

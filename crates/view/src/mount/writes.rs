@@ -7,6 +7,7 @@ use std::{
     ffi::{CString, OsStr},
     fs::File,
     io,
+    ops::Range,
     os::{
         fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
@@ -20,10 +21,10 @@ use fuser::{FileHandle, FopenFlags, ReplyCreate, Request, TimeOrNow};
 use onesweep_sys::{
     acting,
     files::{
-        EntryType, Moment, Stat, Time, change_size, copy_range, create_with, fallocate, make_directory_with,
+        EntryType, Moment, Place, Stat, Time, change_size, copy_range, create_with, fallocate, make_directory_with,
         make_node_with, make_symlink_at, makedev, name_file, open_again_with, open_handle_at, remove_at,
         remove_directory_at, remove_xattr_handle, rename_with, set_mode_handle, set_moments_handle, set_owner_handle,
-        set_xattr_with, statx_at, statx_fd, write_at,
+        set_xattr_with, statx_at, statx_fd, write_some,
     },
 };
 
@@ -62,6 +63,28 @@ pub(super) struct Changed {
     pub(super) size: Option<u64>,
     pub(super) atime: Option<TimeOrNow>,
     pub(super) mtime: Option<TimeOrNow>,
+}
+
+/// What a write is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// At its offset.
+    Plain,
+    /// Where the file ends: the kernel knows only where it has ended when that was asked last.
+    Append,
+    /// Pages of a mapping, at their place however the file was opened.
+    Page,
+}
+
+/// Opens something that was asked for with these flags, with more flags for open(2): what may only grow (chattr +a) is opened by nobody
+/// but who appends. Tells whether it is such a file.
+pub(super) fn opening<T>(asked: i32, open: impl Fn(i32) -> io::Result<T>) -> io::Result<(T, bool)> {
+    match open(0) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) && asked & libc::O_APPEND != 0 => {
+            Ok((open(libc::O_APPEND)?, true))
+        }
+        opened => Ok((opened?, false)),
+    }
 }
 
 /// The flags of open(2) as the daemon uses them: offsets come with each write, and of any length.
@@ -237,9 +260,11 @@ impl Shown {
         let made = name_of(name).and_then(|name| {
             let directory = self.directory(parent)?;
             let is_cut = flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
+            let asked = flags;
             let flags = flags_of(flags) | (flags & libc::O_EXCL);
             let flags = if is_cut { flags & !libc::O_TRUNC } else { flags };
-            let file = who.does(|| create_with(directory.as_fd(), name.as_c_str(), flags, mode))?;
+            let create = |more| create_with(directory.as_fd(), name.as_c_str(), flags | more, mode);
+            let (file, only_grows) = opening(asked, |more| who.does(|| create(more)))?;
             let mut stat = statx_fd(file.as_fd())?;
             // It was made by somebody else meanwhile.
             if is_cut && stat.size > 0 {
@@ -248,7 +273,7 @@ impl Shown {
                 stat = statx_fd(file.as_fd())?;
             }
             let entry = self.told(parent, &name, &stat);
-            let fresh = self.with_content(entry.node, file, &stat)?;
+            let fresh = self.with_content(entry.node, file, &stat, only_grows)?;
             Ok((fresh, entry, name))
         });
         let (fresh, entry, name) = match made {
@@ -274,13 +299,33 @@ impl Shown {
         self.opened.file(fh.0).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
 
-    pub(super) fn write(&self, fh: FileHandle, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    /// Writes, and tells how many bytes are there.
+    pub(super) fn write(&self, fh: FileHandle, offset: u64, bytes: &[u8], how: How) -> io::Result<usize> {
         let open = self.open_to_write(fh)?;
+        // It would be appended.
+        if open.only_grows && how != How::Append {
+            return Err(io::Error::from_raw_os_error(libc::EPERM));
+        }
         self.contents.before_change(open.ino);
-        let written = write_at(open.file.as_fd(), bytes, offset);
-        // Of one that failed, a part may be there.
-        self.contents.changed(open.ino, &open.file, offset..offset.saturating_add(bytes.len() as u64));
-        written
+        let mut done = 0;
+        let written = write_all(&open.file, bytes, (how != How::Append).then_some(offset), &mut done);
+        let changed = match how {
+            How::Append => self.appended(&open, offset, done as u64),
+            How::Plain | How::Page => offset..offset.saturating_add(bytes.len() as u64),
+        };
+        self.contents.changed(open.ino, &open.file, changed);
+        // Who is told of less asks for the rest, and hears then why it doesn't come.
+        if done > 0 { Ok(done) } else { written.map(|()| 0) }
+    }
+
+    /// Where so many bytes are, at least, which were appended when the kernel believed that the file ends at `expected`. Others may
+    /// append to it in the source at the same time.
+    fn appended(&self, open: &OpenFile, expected: u64, bytes: u64) -> Range<u64> {
+        let end = statx_fd(open.file.as_fd()).map_or(u64::MAX, |stat| stat.size);
+        if end != expected.saturating_add(bytes) {
+            self.changes.misjudged(open.node);
+        }
+        expected.min(end.saturating_sub(bytes))..end
     }
 
     pub(super) fn sync(&self, id: NodeId, fh: FileHandle, is_data_alone: bool) -> io::Result<()> {
@@ -328,6 +373,15 @@ impl Shown {
         self.contents.changed(target.ino, &target.file, to_offset..to_offset.saturating_add(copied as u64));
         Ok(copied as u32)
     }
+}
+
+/// Writes all of it from an offset on, or behind what is there, and counts the bytes that are.
+fn write_all(file: &OwnedFd, bytes: &[u8], offset: Option<u64>, done: &mut usize) -> io::Result<()> {
+    while *done < bytes.len() {
+        let place = offset.map_or(Place::End, |offset| Place::At(offset + *done as u64));
+        *done += write_some(file.as_fd(), &bytes[*done..], place)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
