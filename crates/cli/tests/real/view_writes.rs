@@ -1,9 +1,9 @@
-//! What is written through a view lands where it would in the source, beside others who write there.
+//! What is written through a view lands where it would in the source, and within the room and the rights of who writes it.
 
 use std::{
     fs::{self, File},
     io::Write,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown},
     path::Path,
     process::Command,
 };
@@ -13,6 +13,8 @@ use crate::{
     run::{root_test, run, text},
     view::{View, place, until},
 };
+
+const NOBODY: u32 = 65534;
 
 /// Two append to one file by turns, the one in the source and the other through the view, and nobody asks how long it is.
 #[test]
@@ -120,5 +122,100 @@ fn files_that_may_only_grow_grow() {
             assert_eq!(text(&bytes[already..]), "more\nmore\n", "{}: {name}", fs.name());
         }
         drop(view);
+    }
+}
+
+/// As a user makes a file as large as may be, in a way.
+const FILLS: &str = r#"
+import errno, mmap, os, sys
+path, way, uid = sys.argv[1], sys.argv[2], int(sys.argv[3])
+os.setgroups([])
+os.setgid(uid)
+os.setuid(uid)
+PIECE = 1 << 16
+flags = os.O_APPEND if way == "append" else 0
+file = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
+end = os.fstat(file).st_size
+def once(at):
+    if way in ["write", "append"]:
+        os.pwrite(file, b"x" * PIECE, at)
+    elif way == "reserve":
+        os.posix_fallocate(file, at, PIECE)
+    elif way == "copy":
+        os.copy_file_range(file, file, PIECE, 0, at)
+    elif way == "map":
+        os.ftruncate(file, at + PIECE)
+        with mmap.mmap(file, at + PIECE) as pages:
+            pages[at:] = b"x" * PIECE
+            pages.flush()
+if way == "copy" and end == 0:
+    os.pwrite(file, b"x" * PIECE, 0)
+    end = PIECE
+try:
+    while True:
+        once(end)
+        end += PIECE
+        if end % (PIECE * 16) == 0:
+            os.fsync(file)
+except OSError as error:
+    # Of pages that were written back later it is told that something went wrong.
+    assert error.errno in ([errno.EIO, errno.ENOSPC] if way == "map" else [errno.ENOSPC]), error
+os.close(file)
+"#;
+
+/// Tells the bytes that it takes then.
+fn fill(path: &Path, way: &str, uid: u32) -> u64 {
+    run(Command::new("python3").args(["-c", FILLS]).arg(path).args([way, &uid.to_string()]));
+    fs::metadata(path).expect("a file").blocks() * 512
+}
+
+/// What ext4 keeps for root (mkfs.ext4 -m) no user gets through a view, and root does.
+#[test]
+fn users_get_no_more_room_than_in_the_source() {
+    root_test!();
+    let image = Image::with(Fs::Ext4, 48 << 20, &["-m", "40"]);
+    let (root, dir) = place(&image);
+    fs::create_dir_all(&root).expect("a folder");
+    chown(&root, Some(NOBODY), Some(NOBODY)).expect("an owner");
+    let _view = View::show(&root, &dir, &["--read-write"]);
+    let room = || rustix::fs::statvfs(&root).expect("its room").f_bavail;
+    let (at_first, near) = (room(), 512 << 10);
+    let anew = |already: usize, owner: u32, mode: u32| {
+        fs::write(root.join("file"), vec![b'x'; already]).expect("a file");
+        fs::set_permissions(root.join("file"), fs::Permissions::from_mode(mode)).expect("a mode");
+        chown(root.join("file"), Some(owner), Some(owner)).expect("an owner");
+    };
+    let remove = || {
+        fs::remove_file(dir.join("file")).expect("it goes");
+        // When the last one has let go of it, some moments after he has closed it.
+        until("its room doesn't come back", || {
+            crate::tree::sync(&root);
+            room() + 16 >= at_first
+        });
+    };
+    let alone = fill(&root.join("file"), "write", NOBODY);
+    remove();
+    for way in ["write", "append", "reserve", "copy", "map"] {
+        // One that the view makes; a small one; one that the kernel writes by itself; one of root's that all may write.
+        for (already, owner, mode) in
+            [(0, NOBODY, 0), (9, NOBODY, 0o600), (2 << 20, NOBODY, 0o600), (2 << 20, 0, 0o666)]
+        {
+            // A mapping of what the kernel reads by itself is one of the source.
+            if way == "map" && already > 1 << 20 {
+                continue;
+            }
+            if mode > 0 {
+                anew(already, owner, mode);
+            }
+            let what = format!("{way}, from {already} bytes on, of {owner}");
+            // Somebody has it open, and it is all the same.
+            let reader = (mode > 0).then(|| File::open(dir.join("file")).expect("a file"));
+            let got = fill(&dir.join("file"), way, NOBODY);
+            drop(reader);
+            assert!(got <= alone + near && got + near >= alone, "{what}: {got} of {alone} bytes");
+            let by_root = fill(&dir.join("file"), if way == "map" { "write" } else { way }, 0);
+            assert!(by_root > alone + (4 << 20), "{what}: root gets {by_root} of {alone} bytes");
+            remove();
+        }
     }
 }

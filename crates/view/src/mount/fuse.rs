@@ -110,8 +110,8 @@ impl Filesystem for Face {
         }
     }
 
-    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        self.asked().open(ino.0, flags, reply);
+    fn open(&self, req: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.asked().open(writes::who(req, 0), ino.0, flags, reply);
     }
 
     fn read(
@@ -209,7 +209,7 @@ impl Filesystem for Face {
 
     fn setattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -225,8 +225,9 @@ impl Filesystem for Face {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let who = writes::who(req, 0);
         let changed = Changed { mode, uid, gid, size, atime, mtime };
-        self.shown.answer_attributes(ino.0, reply, || self.shown.change(ino.0, fh, &changed));
+        self.shown.answer_attributes(ino.0, reply, || self.shown.change(who, ino.0, fh, &changed));
     }
 
     fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
@@ -244,8 +245,9 @@ impl Filesystem for Face {
         self.shown.answer_entry(parent.0, link_name, reply, |name| self.shown.make_link(who, parent.0, name, target));
     }
 
-    fn link(&self, _req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        self.shown.answer_entry(newparent.0, newname, reply, |name| self.shown.link(ino.0, newparent.0, name));
+    fn link(&self, req: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        let who = writes::who(req, 0);
+        self.shown.answer_entry(newparent.0, newname, reply, |name| self.shown.link(who, ino.0, newparent.0, name));
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -258,7 +260,7 @@ impl Filesystem for Face {
 
     fn rename(
         &self,
-        _req: &Request,
+        req: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -266,7 +268,7 @@ impl Filesystem for Face {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        answer(reply, self.shown.rename((parent.0, name), (newparent.0, newname), flags.bits()));
+        answer(reply, self.shown.rename(writes::who(req, 0), (parent.0, name), (newparent.0, newname), flags.bits()));
     }
 
     fn create(
@@ -284,7 +286,7 @@ impl Filesystem for Face {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -299,7 +301,7 @@ impl Filesystem for Face {
             false if flags.0 & libc::O_APPEND != 0 => How::Append,
             false => How::Plain,
         };
-        match self.shown.write(fh, offset, data, how) {
+        match self.shown.write(writes::who(req, 0), fh, offset, data, how) {
             Ok(written) => reply.written(written as u32),
             Err(error) => reply.error(error.into()),
         }
@@ -315,7 +317,7 @@ impl Filesystem for Face {
 
     fn setxattr(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -323,7 +325,7 @@ impl Filesystem for Face {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        answer(reply, self.shown.set_xattr(ino.0, name, value, flags));
+        answer(reply, self.shown.set_xattr(writes::who(req, 0), ino.0, name, value, flags));
     }
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -332,7 +334,7 @@ impl Filesystem for Face {
 
     fn fallocate(
         &self,
-        _req: &Request,
+        req: &Request,
         _ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -340,12 +342,12 @@ impl Filesystem for Face {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer(reply, self.shown.allocate(fh, mode, offset, length));
+        answer(reply, self.shown.allocate(writes::who(req, 0), fh, mode, offset, length));
     }
 
     fn copy_file_range(
         &self,
-        _req: &Request,
+        req: &Request,
         ino_in: INodeNo,
         fh_in: FileHandle,
         offset_in: u64,
@@ -356,7 +358,7 @@ impl Filesystem for Face {
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        match self.shown.copy((ino_in.0, fh_in, offset_in), (fh_out, offset_out), len) {
+        match self.shown.copy(writes::who(req, 0), (ino_in.0, fh_in, offset_in), (fh_out, offset_out), len) {
             Ok(copied) => reply.written(copied),
             Err(error) => reply.error(error.into()),
         }

@@ -26,6 +26,7 @@ pub(super) struct Fresh {
     pub(super) content: Arc<dyn Content>,
     pub(super) ino: u64,
     pub(super) only_grows: bool,
+    pub(super) uid: u32,
 }
 
 /// An open file.
@@ -39,12 +40,14 @@ pub(super) struct OpenFile {
     pub(super) backing: Option<Arc<BackingId>>,
     /// It was opened as what may only be appended to.
     pub(super) only_grows: bool,
+    /// Who has opened it.
+    pub(super) uid: u32,
 }
 
 impl OpenFile {
     fn new(node: NodeId, fresh: Fresh, backing: Option<Arc<BackingId>>) -> Self {
-        let Fresh { file, content, ino, only_grows } = fresh;
-        Self { node, ino, file, content, backing, only_grows }
+        let Fresh { file, content, ino, only_grows, uid } = fresh;
+        Self { node, ino, file, content, backing, only_grows, uid }
     }
 }
 

@@ -19,7 +19,7 @@ use fuser::{
     ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyOpen,
 };
 use onesweep_sys::{
-    cache,
+    acting, cache,
     files::{
         EntryType, Stat, change_size, dev_numbers, list_xattrs_handle, open_again_with, seek_data, seek_hole, statx_at,
         statx_fd, xattr_handle,
@@ -39,7 +39,7 @@ use super::{
     opened::{Fresh, OpenFile, Opened},
     prepared::{Ahead, Entries},
     source::{OfInode, Source},
-    writes,
+    writes::{self, Who},
 };
 use crate::{
     ahead::{Figures, is_on_quick_disks},
@@ -48,6 +48,8 @@ use crate::{
 
 /// From this size on the kernel reads a file by itself, where it can.
 const PASSTHROUGH_BYTES: u64 = 1 << 20;
+/// Who owns nothing.
+const NOBODY: u32 = 65_534;
 
 /// What is shown.
 pub(super) struct Shown {
@@ -126,6 +128,18 @@ fn attributes(ino: u64, stat: &Stat) -> FileAttr {
 /// Tells an inode from a later one with the same number.
 fn generation(stat: &Stat) -> Generation {
     Generation(stat.btime.map_or(0, |time| (time.secs as u64).wrapping_mul(1_000_000_000) ^ u64::from(time.nanos)))
+}
+
+/// In whose room the kernel may write by itself a file that somebody opens: all who have it open share what they get. `None` where
+/// this one gets what others must not have, or the others what he must.
+fn lent_as(who: Who, stat: &Stat, flags: i32) -> Option<u32> {
+    let is_roots_alone = stat.uid == 0 && stat.mode & 0o022 == 0;
+    match (who.uid, stat.uid) {
+        _ if is_roots_alone => Some(0),
+        (0, _) if flags & libc::O_ACCMODE != libc::O_RDONLY => None,
+        (_, 0) => Some(NOBODY),
+        (_, owner) => Some(owner),
+    }
 }
 
 impl Shown {
@@ -250,20 +264,26 @@ impl Shown {
             Some(open) => Ok(open),
             None => self.opened.recent(id, || {
                 let (file, stat) = self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK)?;
-                self.with_content(id, file, &stat, false)
+                self.with_content(id, file, &stat, (false, 0))
             }),
         }
     }
 
     /// A file that was opened, with what reads it.
-    pub(super) fn with_content(&self, id: NodeId, file: OwnedFd, stat: &Stat, only_grows: bool) -> io::Result<Fresh> {
+    pub(super) fn with_content(
+        &self,
+        id: NodeId,
+        file: OwnedFd,
+        stat: &Stat,
+        (only_grows, uid): (bool, u32),
+    ) -> io::Result<Fresh> {
         let file = Arc::new(file);
         let content = self.contents.open(Arc::clone(&file), stat, &|| self.source.name_of(id))?;
-        Ok(Fresh { file, content, ino: stat.ino, only_grows })
+        Ok(Fresh { file, content, ino: stat.ino, only_grows, uid })
     }
 
     /// Opens it, when it is there.
-    pub(super) fn open(self: &Arc<Self>, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
+    pub(super) fn open(self: &Arc<Self>, who: Who, id: NodeId, flags: OpenFlags, reply: ReplyOpen) {
         if self.is_without_open.load(Ordering::SeqCst) {
             // From now on the kernel doesn't ask any more.
             return reply.error(Errno::ENOSYS);
@@ -272,7 +292,7 @@ impl Shown {
         let flags = writes::flags_of(asked);
         let opened = writes::opening(asked, |more| self.open_unchanged(id, flags | more));
         let opened = opened.and_then(|((file, stat), only_grows)| {
-            let fresh = self.with_content(id, file, &stat, only_grows)?;
+            let fresh = self.with_content(id, file, &stat, (only_grows, who.uid))?;
             Ok((fresh, stat))
         });
         let (fresh, stat) = match opened {
@@ -282,13 +302,14 @@ impl Shown {
         let is_large = stat.size >= PASSTHROUGH_BYTES
             && self.has_passthrough.load(Ordering::SeqCst)
             && fresh.content.suits_kernel(&stat);
-        if !is_large {
-            return self.answer_open(id, fresh, flags, false, reply);
-        }
+        let lent = if self.read_only { Some(0) } else { lent_as(who, &stat, flags) };
+        let Some(lent) = lent.filter(|_| is_large) else {
+            return self.answer_open(id, fresh, flags, None, reply);
+        };
         // Its reads aren't seen here: it is waited for now.
         let this = Arc::clone(self);
         let look = Arc::clone(&fresh.file);
-        self.when_in_memory(id, &look, &stat, Box::new(move || this.answer_open(id, fresh, flags, true, reply)));
+        self.when_in_memory(id, &look, &stat, Box::new(move || this.answer_open(id, fresh, flags, Some(lent), reply)));
     }
 
     /// Opens it, and cuts it where it is to be cut: once it is open, so that nobody takes it for a file without writers.
@@ -306,10 +327,11 @@ impl Shown {
         Ok((file, stat))
     }
 
-    fn answer_open(&self, id: NodeId, fresh: Fresh, flags: i32, is_large: bool, reply: ReplyOpen) {
-        let back = |file: &OwnedFd| reply.open_backing(file);
-        let (number, open) =
-            self.opened.add_file(id, fresh, is_large.then_some(&back as &dyn Fn(&OwnedFd) -> io::Result<BackingId>));
+    /// `lent` is in whose room the kernel writes it by itself, if it is to.
+    fn answer_open(&self, id: NodeId, fresh: Fresh, flags: i32, lent: Option<u32>, reply: ReplyOpen) {
+        let back = |file: &OwnedFd| acting::lend_to(lent.unwrap_or(NOBODY), || reply.open_backing(file));
+        let back = lent.is_some().then_some(&back as &dyn Fn(&OwnedFd) -> io::Result<BackingId>);
+        let (number, open) = self.opened.add_file(id, fresh, back);
         let number = FileHandle(number);
         self.before_kernel(&open, flags);
         match &open.backing {

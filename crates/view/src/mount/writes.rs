@@ -1,7 +1,8 @@
 //! Requests that change the source. A view that is read-only gets none: the kernel refuses them before.
 //!
 //! Whether somebody may do it the kernel has judged (`default_permissions`, ACLs). What is made belongs to who asked, with the
-//! default ACLs and the umask applied by the file system of the source.
+//! default ACLs and the umask applied by the file system of the source. The room it takes is that of who asked: reserved blocks and
+//! quotas hold for him.
 
 use std::{
     ffi::{CString, OsStr},
@@ -39,7 +40,7 @@ use super::{
 /// Who asks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who {
-    uid: u32,
+    pub(super) uid: u32,
     gid: u32,
     umask: u32,
 }
@@ -49,7 +50,7 @@ pub(super) fn who(request: &Request, umask: u32) -> Who {
 }
 
 impl Who {
-    fn does<T>(self, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    fn does<T>(self, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         acting::on_behalf_of(self.uid, self.gid, self.umask, act)
     }
 }
@@ -111,7 +112,7 @@ fn time_of(time: SystemTime) -> Time {
 
 impl Shown {
     /// Changes an inode, and looks at it.
-    pub(super) fn change(&self, id: NodeId, fh: Option<FileHandle>, changed: &Changed) -> io::Result<Stat> {
+    pub(super) fn change(&self, who: Who, id: NodeId, fh: Option<FileHandle>, changed: &Changed) -> io::Result<Stat> {
         let open = fh.and_then(|fh| self.opened.file(fh.0));
         let handle = self.source.handle(id).or_else(|error| match &open {
             Some(open) => open.file.try_clone().map(Arc::new),
@@ -128,7 +129,7 @@ impl Shown {
                 self.contents.before_change(inode.ino);
             }
             let before = statx_fd(file.as_fd())?.size;
-            change_size(file.as_fd(), size)?;
+            acting::in_room_of(who.uid, file.as_fd(), 0, || change_size(file.as_fd(), size))?;
             if let Some(inode) = inode {
                 // The last blocks of before and of now have other ends; what is between them is zeros.
                 for at in [before.min(size), size].map(|end| end.saturating_sub(1)) {
@@ -140,7 +141,8 @@ impl Shown {
             }
         }
         if changed.uid.is_some() || changed.gid.is_some() {
-            set_owner_handle(handle.as_fd(), changed.uid, changed.gid)?;
+            // Another one's quota has to have room for it.
+            who.does(|| set_owner_handle(handle.as_fd(), changed.uid, changed.gid))?;
         }
         // After the owner, whose change takes away the bits that lend his rights.
         if let Some(mode) = changed.mode {
@@ -179,10 +181,10 @@ impl Shown {
         self.entry(parent, name)
     }
 
-    pub(super) fn link(&self, id: NodeId, parent: NodeId, name: &CString) -> io::Result<Entry> {
+    pub(super) fn link(&self, who: Who, id: NodeId, parent: NodeId, name: &CString) -> io::Result<Entry> {
         let handle = self.source.handle(id)?;
         let directory = self.directory(parent)?;
-        name_file(handle.as_fd(), directory.as_fd(), name.as_c_str())?;
+        who.does(|| name_file(handle.as_fd(), directory.as_fd(), name.as_c_str()))?;
         self.entry(parent, name)
     }
 
@@ -220,7 +222,7 @@ impl Shown {
         done
     }
 
-    pub(super) fn rename(&self, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> io::Result<()> {
+    pub(super) fn rename(&self, who: Who, from: (NodeId, &OsStr), to: (NodeId, &OsStr), flags: u32) -> io::Result<()> {
         let (from_name, to_name) = (name_of(from.1)?, name_of(to.1)?);
         let (from_directory, to_directory) = (self.directory(from.0)?, self.directory(to.0)?);
         let known = |directory: &OwnedFd, name: &CString| {
@@ -236,7 +238,7 @@ impl Shown {
             false => self.let_go(to.0, &to_directory, &to_name),
         };
         let (from_fd, to_fd) = (from_directory.as_fd(), to_directory.as_fd());
-        let done = rename_with(from_fd, from_name.as_c_str(), to_fd, to_name.as_c_str(), flags);
+        let done = who.does(|| rename_with(from_fd, from_name.as_c_str(), to_fd, to_name.as_c_str(), flags));
         if done.is_err() {
             if !is_exchange {
                 self.took_back(replaced, to.0, &to_name);
@@ -273,7 +275,7 @@ impl Shown {
                 stat = statx_fd(file.as_fd())?;
             }
             let entry = self.told(parent, &name, &stat);
-            let fresh = self.with_content(entry.node, file, &stat, only_grows)?;
+            let fresh = self.with_content(entry.node, file, &stat, (only_grows, who.uid))?;
             Ok((fresh, entry, name))
         });
         let (fresh, entry, name) = match made {
@@ -300,15 +302,19 @@ impl Shown {
     }
 
     /// Writes, and tells how many bytes are there.
-    pub(super) fn write(&self, fh: FileHandle, offset: u64, bytes: &[u8], how: How) -> io::Result<usize> {
+    pub(super) fn write(&self, who: Who, fh: FileHandle, offset: u64, bytes: &[u8], how: How) -> io::Result<usize> {
         let open = self.open_to_write(fh)?;
         // It would be appended.
         if open.only_grows && how != How::Append {
             return Err(io::Error::from_raw_os_error(libc::EPERM));
         }
         self.contents.before_change(open.ino);
-        let mut done = 0;
-        let written = write_all(&open.file, bytes, (how != How::Append).then_some(offset), &mut done);
+        // Nobody is there who would write pages.
+        let uid = if how == How::Page { open.uid } else { who.uid };
+        let (mut done, from) = (0, (how != How::Append).then_some(offset));
+        let written = acting::in_room_of(uid, open.file.as_fd(), bytes.len() as u64, || {
+            write_all(&open.file, bytes, from, &mut done)
+        });
         let changed = match how {
             How::Append => self.appended(&open, offset, done as u64),
             How::Plain | How::Page => offset..offset.saturating_add(bytes.len() as u64),
@@ -338,18 +344,19 @@ impl Shown {
         File::from(open_again_with(handle.as_fd(), libc::O_RDONLY | libc::O_DIRECTORY)?).sync_all()
     }
 
-    pub(super) fn set_xattr(&self, id: NodeId, name: &OsStr, value: &[u8], flags: i32) -> io::Result<()> {
-        set_xattr_with(self.source.handle(id)?.as_fd(), name, value, flags)
+    pub(super) fn set_xattr(&self, who: Who, id: NodeId, name: &OsStr, value: &[u8], flags: i32) -> io::Result<()> {
+        let handle = self.source.handle(id)?;
+        who.does(|| set_xattr_with(handle.as_fd(), name, value, flags))
     }
 
     pub(super) fn remove_xattr(&self, id: NodeId, name: &OsStr) -> io::Result<()> {
         remove_xattr_handle(self.source.handle(id)?.as_fd(), name)
     }
 
-    pub(super) fn allocate(&self, fh: FileHandle, mode: i32, offset: u64, bytes: u64) -> io::Result<()> {
+    pub(super) fn allocate(&self, who: Who, fh: FileHandle, mode: i32, offset: u64, bytes: u64) -> io::Result<()> {
         let open = self.open_to_write(fh)?;
         self.contents.before_change(open.ino);
-        fallocate(open.file.as_fd(), mode, offset, bytes)?;
+        acting::in_room_of(who.uid, open.file.as_fd(), bytes, || fallocate(open.file.as_fd(), mode, offset, bytes))?;
         let end = offset.saturating_add(bytes);
         let moves = mode & (libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE) != 0;
         // Between its ends are zeros, or what was there before.
@@ -361,6 +368,7 @@ impl Shown {
 
     pub(super) fn copy(
         &self,
+        who: Who,
         (from, from_fh, from_offset): (NodeId, FileHandle, u64),
         (to_fh, to_offset): (FileHandle, u64),
         bytes: u64,
@@ -369,7 +377,9 @@ impl Shown {
         // The answer has room for so many.
         let bytes = usize::try_from(bytes.min(1 << 30)).unwrap_or(0);
         self.contents.before_change(target.ino);
-        let copied = copy_range(source.file.as_fd(), from_offset, target.file.as_fd(), to_offset, bytes)?;
+        let copied = acting::in_room_of(who.uid, target.file.as_fd(), bytes as u64, || {
+            copy_range(source.file.as_fd(), from_offset, target.file.as_fd(), to_offset, bytes)
+        })?;
         self.contents.changed(target.ino, &target.file, to_offset..to_offset.saturating_add(copied as u64));
         Ok(copied as u32)
     }
