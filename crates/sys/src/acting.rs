@@ -3,7 +3,10 @@
 
 use std::{cell::Cell, io, os::fd::BorrowedFd};
 
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::{
+    fs::Gid,
+    thread::{CapabilitySet, CapabilitySets},
+};
 
 thread_local! {
     /// Whether this thread has a umask and a working directory of its own.
@@ -164,6 +167,25 @@ fn as_bare_user<T>(uid: u32, act: impl FnOnce() -> io::Result<T>) -> io::Result<
     act()
 }
 
+/// As [`on_behalf_of`], for what depends on whether the user is in the group of a file: `groups` are all that he is in besides `gid`.
+#[doc(alias = "setgroups")]
+pub fn as_member<T>(uid: u32, gid: u32, groups: &[u32], act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut act = act;
+    if crate::user::effective_uid() != 0 {
+        return act();
+    }
+    if uid == 0 {
+        return as_root(act);
+    }
+    let own = rustix::process::getgroups()?;
+    let _back = Back(|| {
+        let _ = rustix::thread::set_thread_groups(&own);
+    });
+    let groups: Vec<Gid> = groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+    rustix::thread::set_thread_groups(&groups)?;
+    as_user(uid, gid, KEPT - CapabilitySet::FSETID, act)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -200,10 +222,15 @@ mod tests {
         let had = rustix::thread::capabilities(None).unwrap().effective;
         let now = || Ok(rustix::thread::capabilities(None)?.effective);
         for uid in [4321, 0] {
-            let ways = [on_behalf_of(uid, 1234, 0, now).unwrap(), in_room_of(uid, dir.as_fd(), 0, now).unwrap()];
+            let ways = [
+                on_behalf_of(uid, 1234, 0, now).unwrap(),
+                in_room_of(uid, dir.as_fd(), 0, now).unwrap(),
+                as_member(uid, 1234, &[5], now).unwrap(),
+            ];
             assert!(ways.iter().all(|rights| !rights.contains(ROOM)), "{uid}: {ways:?}");
             assert_eq!(now().unwrap(), had - ROOM);
         }
+        assert!(!as_member(4321, 1234, &[5], now).unwrap().contains(CapabilitySet::FSETID));
         // Root has all of it at the second time, where he has it at all: in containers he mostly hasn't.
         let mut rights = Vec::new();
         let mut fails = || {

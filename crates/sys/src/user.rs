@@ -49,6 +49,13 @@ pub fn groups_of(uid: u32) -> io::Result<Vec<u32>> {
     }
 }
 
+/// The groups that a process (or a thread) is in besides its own; none where it can't be seen.
+pub fn groups_of_process(pid: u32) -> Vec<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    groups.split_whitespace().filter_map(|group| group.parse().ok()).collect()
+}
+
 /// What a user is called; `None` where that isn't known. May take as long as [`groups_of`].
 #[doc(alias = "getpwuid_r")]
 pub fn name_of(uid: u32) -> Option<String> {

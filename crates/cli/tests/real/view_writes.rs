@@ -219,3 +219,46 @@ fn users_get_no_more_room_than_in_the_source() {
         }
     }
 }
+
+/// An access list set by somebody who isn't in the group of a file takes its set-group-ID bit away.
+#[test]
+fn an_access_list_of_a_stranger_to_the_group_takes_the_bit_of_the_group() {
+    root_test!();
+    let (owner, group) = (4001, 4002);
+    for fs in [Fs::Ext4, Fs::Xfs] {
+        let image = Image::new(fs, 400 << 20);
+        let (root, dir) = place(&image);
+        fs::create_dir_all(&root).expect("a folder");
+        let _view = View::show(&root, &dir, &["--read-write"]);
+        let own = format!("--reuid={owner}");
+        let (first, second) = (format!("--regid={owner}"), format!("--regid={group}"));
+        let more = format!("--groups=77,{group}");
+        let root_group = "--groups=0".to_owned();
+        let ways: [(&[&str], u32, bool); 5] = [
+            (&[&own, &first, "--clear-groups"], group, false),
+            (&[&own, &second, "--clear-groups"], group, true),
+            (&[&own, &first, &more], group, true),
+            (&[&own, &first, "--clear-groups"], 0, false),
+            (&[&root_group], group, true),
+        ];
+        for (number, (who, group, stays)) in ways.into_iter().enumerate() {
+            for at in [&root, &dir] {
+                for is_directory in [false, true] {
+                    let name = format!("{number}{}{is_directory}", at == &dir);
+                    let there = root.join(&name);
+                    match is_directory {
+                        true => fs::create_dir(&there).expect("a folder"),
+                        false => fs::write(&there, "bytes").expect("a file"),
+                    }
+                    chown(&there, Some(owner), Some(group)).expect("an owner");
+                    fs::set_permissions(&there, fs::Permissions::from_mode(0o2770)).expect("a mode");
+                    run(Command::new("setpriv").args(who).args(["setfacl", "-m", "u:1:rx"]).arg(at.join(&name)));
+                    let mode = fs::metadata(&there).expect("facts").mode() & 0o7777;
+                    let expected = if stays { 0o2770 } else { 0o770 };
+                    assert_eq!(format!("{mode:o}"), format!("{expected:o}"), "{}: {name}: {who:?}", fs.name());
+                    assert_eq!(fs::metadata(at.join(&name)).expect("facts").mode() & 0o7777, mode);
+                }
+            }
+        }
+    }
+}

@@ -27,6 +27,7 @@ use onesweep_sys::{
         remove_directory_at, remove_xattr_handle, rename_with, set_mode_handle, set_moments_handle, set_owner_handle,
         set_xattr_with, statx_at, statx_fd, write_some,
     },
+    user::groups_of_process,
 };
 
 use super::{
@@ -42,11 +43,13 @@ use super::{
 pub(super) struct Who {
     pub(super) uid: u32,
     gid: u32,
+    /// Zero is somebody who can't be seen from here.
+    pid: u32,
     umask: u32,
 }
 
 pub(super) fn who(request: &Request, umask: u32) -> Who {
-    Who { uid: request.uid(), gid: request.gid(), umask }
+    Who { uid: request.uid(), gid: request.gid(), pid: request.pid(), umask }
 }
 
 impl Who {
@@ -346,7 +349,12 @@ impl Shown {
 
     pub(super) fn set_xattr(&self, who: Who, id: NodeId, name: &OsStr, value: &[u8], flags: i32) -> io::Result<()> {
         let handle = self.source.handle(id)?;
-        who.does(|| set_xattr_with(handle.as_fd(), name, value, flags))
+        let set = || set_xattr_with(handle.as_fd(), name, value, flags);
+        match name == "system.posix_acl_access" {
+            // It takes the set-group-ID bit away from the files of groups that he isn't in.
+            true => acting::as_member(who.uid, who.gid, &groups_of_process(who.pid), set),
+            false => who.does(set),
+        }
     }
 
     pub(super) fn remove_xattr(&self, id: NodeId, name: &OsStr) -> io::Result<()> {
