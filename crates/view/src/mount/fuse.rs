@@ -196,8 +196,8 @@ impl Filesystem for Face {
         answer_bytes(reply, size, self.asked().xattr(ino.0, name));
     }
 
-    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_bytes(reply, size, self.asked().xattr_names(ino.0));
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        answer_bytes(reply, size, self.asked().xattr_names(ino.0, req.uid() == 0));
     }
 
     fn lseek(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {

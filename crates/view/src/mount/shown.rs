@@ -556,10 +556,12 @@ impl Shown {
         xattr_handle(handle.as_fd(), name)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODATA))
     }
 
-    pub(super) fn xattr_names(&self, id: NodeId) -> io::Result<Vec<u8>> {
+    /// The names of extended attributes. Those of root (`trusted.*`) are listed to nobody else, as in the source.
+    pub(super) fn xattr_names(&self, id: NodeId, is_root: bool) -> io::Result<Vec<u8>> {
         let handle = self.source.handle(id)?;
         let names = list_xattrs_handle(handle.as_fd())?;
-        Ok(names.iter().flat_map(|name| name.as_bytes_with_nul()).copied().collect())
+        let names = names.iter().filter(|name| is_root || !name.to_bytes().starts_with(b"trusted."));
+        Ok(names.flat_map(|name| name.as_bytes_with_nul()).copied().collect())
     }
 
     pub(super) fn seek(&self, id: NodeId, fh: FileHandle, offset: i64, whence: i32) -> io::Result<i64> {
