@@ -59,6 +59,15 @@ impl Fs {
         run(program, args).map(drop)
     }
 
+    /// Whether its mkfs takes these options; else its words.
+    pub(crate) fn can_make(self, options: &[String]) -> Result<(), String> {
+        let scratch = Scratch::new("mkfs")?;
+        let image = scratch.file("image");
+        let said = |error: std::io::Error| format!("{}: {error}", image.display());
+        File::create(&image).and_then(|file| file.set_len(self.least_bytes())).map_err(said)?;
+        self.make(&image, 4096, options)
+    }
+
     /// The type for `mount -t`.
     pub(crate) fn mount_type(self) -> &'static str {
         match self {
@@ -240,6 +249,14 @@ pub(crate) fn sha256(path: &Path, interrupt: &Interrupt) -> Result<String, Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_mkfs_does_not_take_is_told() {
+        let can_make = |options: [&str; 2]| Fs::Xfs.can_make(&options.map(str::to_owned));
+        assert_eq!(can_make(["-m", "reflink=0"]), Ok(()));
+        let complaint = can_make(["-i", "wings=1"]).unwrap_err();
+        assert!(complaint.contains("wings"), "{complaint}");
+    }
 
     #[test]
     fn a_hash_can_be_ended() {

@@ -34,6 +34,8 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) recipe: &'static str,
     pub(super) fs: &'static str,
+    /// Options for mkfs, which an older one may not know: then the case is left out.
+    pub(super) mkfs: &'static [&'static str],
     pub(super) lots: &'static [Lot],
 }
 
@@ -47,12 +49,16 @@ pub(super) const MERGED: Reader = Reader::Program(Tool::Tar, &["--device", "--st
 /// No reader: one perfect sweep and streaming, computed.
 pub(super) const BOUND: Reader = Reader::Program(Tool::Bound, &[]);
 
+const WITHOUT_REFLINKS: &[Lot] =
+    &[Lot { packing: packing::NONE, readers: &[TAR] }, Lot { packing: packing::ROOT, readers: &[TAR] }];
+
 /// Everything that is shown, in the order in which it is measured.
 pub(super) const CASES: &[Case] = &[
     Case {
         name: "random-ext4",
         recipe: "random",
         fs: "ext4",
+        mkfs: &[],
         lots: &[
             Lot { packing: packing::NONE, readers: &[TAR, CP, RSYNC, CAT, TAR_BY_INODE, OURS] },
             Lot { packing: packing::ROOT, readers: &[TAR, CP, RSYNC, CAT, TAR_BY_INODE, OURS, MERGED, BOUND] },
@@ -67,6 +73,7 @@ pub(super) const CASES: &[Case] = &[
         name: "dfs-ext4",
         recipe: "dfs",
         fs: "ext4",
+        mkfs: &[],
         lots: &[
             Lot { packing: packing::NONE, readers: &[Reader::Small, TAR] },
             Lot { packing: packing::ROOT, readers: &[Reader::Small, TAR] },
@@ -78,15 +85,33 @@ pub(super) const CASES: &[Case] = &[
         name: "random-xfs",
         recipe: "random",
         fs: "xfs",
+        mkfs: &[],
         lots: &[
             Lot { packing: packing::NONE, readers: &[TAR, CP, RSYNC, CAT] },
             Lot { packing: packing::ROOT, readers: &[TAR, CP, RSYNC, CAT] },
         ],
     },
+    // Files change places with others as wholes.
+    Case {
+        name: "random-xfs-without-reflinks",
+        recipe: "random",
+        fs: "xfs",
+        mkfs: &["-m", "reflink=0"],
+        lots: WITHOUT_REFLINKS,
+    },
+    // xfsprogs 6.10 and Linux 6.13.
+    Case {
+        name: "random-xfs-with-exchange-range",
+        recipe: "random",
+        fs: "xfs",
+        mkfs: &["-m", "reflink=0", "-i", "exchange=1"],
+        lots: WITHOUT_REFLINKS,
+    },
     Case {
         name: "random-btrfs",
         recipe: "random",
         fs: "btrfs",
+        mkfs: &[],
         lots: &[
             Lot { packing: packing::NONE, readers: &[TAR, CP, RSYNC, CAT] },
             Lot { packing: packing::DEDUPE, readers: &[TAR, CP, RSYNC, CAT] },

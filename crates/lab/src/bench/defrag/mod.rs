@@ -57,7 +57,7 @@ const PROGRAMS: [&str; 4] = ["tar", "cp", "rsync", "find"];
 
 /// The image of a case. A small ext4 has blocks of 1 KiB unless it is told otherwise.
 fn subject(case: &Case, order: &Order) -> Subject {
-    let subject = Subject::new(case.recipe, case.fs, order.scale, order.seed);
+    let subject = Subject::new(case.recipe, case.fs, order.scale, order.seed).mkfs(case.mkfs);
     if case.fs == "ext4" && order.scale < 1.0 { subject.mkfs(&["-b", "4096"]) } else { subject }
 }
 
@@ -77,6 +77,14 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
     let mut measuring = Measuring { order, interrupt: &interrupt, outcomes: &mut outcomes, code: 0 };
     for case in cases {
         let subject = subject(case, order);
+        if !case.mkfs.is_empty()
+            && let Err(complaint) = subject.fs()?.can_make(&subject.mkfs)
+        {
+            // Behind its first line may come all options that it knows.
+            let why = complaint.lines().next().unwrap_or_default();
+            eprintln!("{} is left out, since its mkfs does not take {}: {why}", case.name, case.mkfs.join(" "));
+            continue;
+        }
         for lot in case.lots {
             measuring.one(case.name, lot.packing.name, || {
                 measure::measure(&subject, lot, &mut images, &order.programs, &interrupt)
