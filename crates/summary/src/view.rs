@@ -41,22 +41,38 @@ pub struct View {
     pub hidden: Vec<Slot>,
 }
 
-/// The lines of `top` and of the directories at most `depth` below it, as they are stored. Without `may_list` all may be seen.
-pub fn view(ledger: &Ledger, top: Slot, depth: u32, may_list: Option<MayList<'_>>) -> Result<View, StoreError> {
-    view_without(ledger, top, depth, may_list, HashSet::new())
+/// How much is looked at for one answer, all of which is held while nothing changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    /// Lines.
+    pub lines: usize,
+    /// Directories that are looked at for the sake of those below that may not be seen.
+    pub looks: usize,
 }
 
-/// The same without other subvolumes, which have device numbers of their own. Where there are several in all, that looks at each
-/// directory below `top` in memory.
-pub fn view_of_subvolume(
+impl Most {
+    /// Whatever it takes.
+    pub const ANY: Most = Most { lines: usize::MAX, looks: usize::MAX };
+}
+
+/// The lines of `top` and of the directories at most `depth` below it, as they are stored. Without `may_list` all may be seen.
+pub fn view(ledger: &Ledger, top: Slot, depth: u32, may_list: Option<MayList<'_>>) -> Result<View, StoreError> {
+    let seen = view_of_most(ledger, top, depth, may_list, (Most::ANY, false))?;
+    Ok(seen.unwrap_or_default())
+}
+
+/// The same; `None` where that takes more. What may not be seen has no part in that. With `one_subvolume` without others, which have
+/// device numbers of their own: where there are several in all, that looks at each directory below `top` in memory.
+pub fn view_of_most(
     ledger: &Ledger,
     top: Slot,
     depth: u32,
     may_list: Option<MayList<'_>>,
-) -> Result<View, StoreError> {
+    (most, one_subvolume): (Most, bool),
+) -> Result<Option<View>, StoreError> {
     let nodes = &ledger.nodes;
     let mut others = HashSet::new();
-    if nodes.subvolumes().len() > 1 {
+    if one_subvolume && nodes.subvolumes().len() > 1 {
         let subvolume = nodes.id(top).subvolume;
         let mut left = vec![top];
         while let Some(at) = left.pop() {
@@ -66,25 +82,28 @@ pub fn view_of_subvolume(
             others.extend(its);
         }
     }
-    view_without(ledger, top, depth, may_list, others)
+    view_without(ledger, (top, depth), may_list, others, most)
 }
 
 /// The same as if `outside` weren't there: directories between which and others there are no hard links.
 fn view_without(
     ledger: &Ledger,
-    top: Slot,
-    depth: u32,
+    (top, depth): (Slot, u32),
     may_list: Option<MayList<'_>>,
     outside: HashSet<Slot>,
-) -> Result<View, StoreError> {
+    most: Most,
+) -> Result<Option<View>, StoreError> {
     let mut above = HashSet::new();
     for &slot in &outside {
         // Up to what is known to lead to one; nothing above `top` is looked at.
         let _ = ledger.nodes.upwards(slot).skip(1).find(|&at| !above.insert(at) || at == top);
     }
-    let mut gathering = Gathering { ledger, may_list, outside, above, lines: Vec::new(), hidden: Vec::new() };
+    let (lines, hidden) = (Vec::new(), Vec::new());
+    let mut gathering = Gathering { ledger, may_list, outside, above, lines, hidden, left: most };
     let record = ledger.record(top)?;
-    gathering.gather(top, &record, depth)?;
+    if gathering.gather(top, &record, depth)?.is_none() {
+        return Ok(None);
+    }
     let Gathering { mut lines, mut hidden, outside, .. } = gathering;
     let is_partial = !hidden.is_empty();
     let may_not_be_listed = hidden.clone();
@@ -96,7 +115,7 @@ fn view_without(
             lines => count_links_once(ledger, top, lines, &hidden)?,
         }
     }
-    Ok(View { lines, is_partial, hidden: may_not_be_listed })
+    Ok(Some(View { lines, is_partial, hidden: may_not_be_listed }))
 }
 
 /// A directory without those in it, each inode that it names once.
@@ -119,21 +138,27 @@ struct Gathering<'a> {
     above: HashSet<Slot>,
     lines: Vec<Line>,
     hidden: Vec<Slot>,
+    /// What may still be looked at.
+    left: Most,
 }
 
-impl Gathering<'_> {
-    /// All lines. Users make trees of any depth, so each directory on the way is kept here, not on the stack.
-    fn gather(&mut self, top: Slot, record: &Record, depth: u32) -> Result<(), StoreError> {
-        let mut way = vec![self.enter(top, record, Some((0, depth)))?];
+impl<'a> Gathering<'a> {
+    /// All lines; `None` where there are too many. Users make trees of any depth, so each directory on the way is kept here, not on
+    /// the stack.
+    fn gather(&mut self, top: Slot, record: &Record, depth: u32) -> Result<Option<()>, StoreError> {
+        let Some(entered) = self.enter(top, record, Some((0, depth)))? else { return Ok(None) };
+        let mut way = vec![entered];
         while let Some(at) = way.last_mut() {
-            if let Some((child, record)) = at.children.next() {
+            if let Some(child) = at.children.next(self.ledger) {
+                let (child, record) = child?;
                 if self.outside.contains(&child) {
                     at.line.totals.sums -= record.subtree.sums;
                     continue;
                 }
                 let wanted = at.wanted.and_then(|(depth, left)| Some((depth + 1, left.checked_sub(1)?)));
                 if wanted.is_some() || self.hides(child, &record) {
-                    way.push(self.enter(child, &record, wanted)?);
+                    let Some(entered) = self.enter(child, &record, wanted)? else { return Ok(None) };
+                    way.push(entered);
                 } else {
                     at.line.totals.extremes = at.line.totals.extremes.or(record.subtree.extremes);
                 }
@@ -150,27 +175,39 @@ impl Gathering<'_> {
                 self.lines.push(line);
             }
         }
-        Ok(())
+        Ok(Some(()))
     }
 
-    fn enter(&mut self, slot: Slot, record: &Record, wanted: Option<(u32, u32)>) -> Result<Entered, StoreError> {
+    fn enter(
+        &mut self,
+        slot: Slot,
+        record: &Record,
+        wanted: Option<(u32, u32)>,
+    ) -> Result<Option<Entered<'a>>, StoreError> {
         let (depth, left) = wanted.unwrap_or_default();
         let mut line = Line { slot, depth, totals: record.subtree, own: record.alone().sums };
-        let mut children: Vec<(Slot, Record)> = Vec::new();
+        let mut children = Children::Named(Vec::new().into_iter());
         if self.may_list.is_some_and(|may_list| !may_list(slot, &record.access)) {
             self.hidden.push(slot);
             line.totals = Totals { sums: record.itself(), extremes: Extremes::default() };
             line.own = record.itself();
         } else if left > 0 || self.hides(slot, record) {
-            for child in self.ledger.nodes.children(slot) {
-                children.push((child, self.ledger.record(child)?));
-            }
-            if left > 0 {
-                children.sort_by(|one, other| one.1.name.cmp(&other.1.name));
-            }
+            let ledger = self.ledger;
+            let may_be = if left > 0 { &mut self.left.lines } else { &mut self.left.looks };
+            let count = ledger.nodes.children(slot).take(may_be.saturating_add(1)).count();
+            let Some(rest) = may_be.checked_sub(count) else { return Ok(None) };
+            *may_be = rest;
+            children = if left > 0 {
+                let named = ledger.nodes.children(slot).map(|child| Ok((child, ledger.record(child)?)));
+                let mut named = named.collect::<Result<Vec<_>, StoreError>>()?;
+                named.sort_by(|one, other| one.1.name.cmp(&other.1.name));
+                Children::Named(named.into_iter())
+            } else {
+                Children::AsTheyCome(Box::new(ledger.nodes.children(slot)))
+            };
             line.totals.extremes = record.own.extremes;
         }
-        Ok(Entered { line, wanted, stored: record.subtree.sums, children: children.into_iter() })
+        Ok(Some(Entered { line, wanted, stored: record.subtree.sums, children }))
     }
 
     /// Whether something below may not be seen, or is left out.
@@ -180,14 +217,31 @@ impl Gathering<'_> {
 }
 
 /// A directory on the way down.
-struct Entered {
+struct Entered<'a> {
     line: Line,
     /// How far below the topmost it is, and how far further down lines are wanted; `None` when none is wanted of it.
     wanted: Option<(u32, u32)>,
     /// What the store says.
     stored: Sums,
     /// Those in it that aren't done.
-    children: std::vec::IntoIter<(Slot, Record)>,
+    children: Children<'a>,
+}
+
+/// Some of the directories in one.
+enum Children<'a> {
+    /// In the order of their names, for lines.
+    Named(std::vec::IntoIter<(Slot, Record)>),
+    /// One may have a million in it of which no line is wanted: their records are read one by one.
+    AsTheyCome(Box<dyn Iterator<Item = Slot> + 'a>),
+}
+
+impl Children<'_> {
+    fn next(&mut self, ledger: &Ledger) -> Option<Result<(Slot, Record), StoreError>> {
+        match self {
+            Children::Named(named) => named.next().map(Ok),
+            Children::AsTheyCome(slots) => slots.next().map(|slot| Ok((slot, ledger.record(slot)?))),
+        }
+    }
 }
 
 /// The store counts an inode with several names once in each directory that is asked for. Lines count it once in all, where its

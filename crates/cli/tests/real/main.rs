@@ -30,6 +30,7 @@ mod layout;
 mod layouts;
 mod limits;
 mod lists;
+mod long_answers;
 mod max_time;
 mod memory;
 mod moments;

@@ -17,6 +17,7 @@ use super::{
     listing::{Largest, Listing},
     pages::{Entry, Page, PageHead},
     patience::Progress,
+    portions::{Cursor, Piece, PortionHead},
     protocol::{Beginning, Head, Inode, Name, Question, Refusal, Row},
 };
 use crate::summaries::Freshness;
@@ -134,6 +135,27 @@ impl Client {
         match self.line()? {
             Beginning::Refused(refusal) => Ok(Err(refusal)),
             Beginning::Page(head) => {
+                for _ in 0..head.lines {
+                    each(self.line()?);
+                }
+                Ok(Ok(head))
+            }
+            _ => Err(another_answer()),
+        }
+    }
+
+    /// Asks for a portion of the directories below an open one; `each` gets them.
+    pub fn portion(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        question: &Question,
+        cursor: Cursor,
+        mut each: impl FnMut(Piece),
+    ) -> io::Result<Result<PortionHead, Refusal>> {
+        self.send(directory, &Question { portion: Some(cursor), ..question.clone() })?;
+        match self.line()? {
+            Beginning::Refused(refusal) => Ok(Err(refusal)),
+            Beginning::Portion(head) => {
                 for _ in 0..head.lines {
                     each(self.line()?);
                 }

@@ -8,10 +8,12 @@ pub mod http;
 pub mod listing;
 pub mod pages;
 pub mod patience;
+pub mod portions;
 pub mod protocol;
 pub mod reach;
 pub mod server;
 pub mod shared;
+pub(crate) mod ways;
 
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 //! A page costs what it holds, whatever lies below: directories come in the order of their numbers in the store, which stay
 //! what they are while others come and go. Each comes once, as it is when its page is asked for.
 
-use std::{collections::HashMap, os::fd::OwnedFd};
+use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -12,6 +12,7 @@ use super::{
     breakdown::{Listed, Ranked, Share, Value, ranked},
     protocol::{Name, Question, Refusal, Row},
     server::{Reached, Server},
+    ways::Ways,
 };
 use crate::{access::Asker, identity::NodeId, nodes::Slot};
 
@@ -111,7 +112,7 @@ impl Server {
         let volumes = self.volumes();
         let reached = self.reach(&volumes, (asker, question), file)?;
         let nodes = &reached.tracked.ledger().nodes;
-        let mut sight = Sight { reached: &reached, asker, known: HashMap::new(), last: None };
+        let mut sight = Sight { reached: &reached, asker, ways: Ways::new(&reached, asker, false), last: None };
         let limit = page.limit.clamp(1, PAGE_MAX) as usize;
         let (mut entries, mut keys) = (Vec::new(), 0);
         let (mut at, bound) = (page.from as usize, nodes.bound());
@@ -146,8 +147,7 @@ impl Server {
 struct Sight<'a> {
     reached: &'a Reached<'a>,
     asker: &'a Asker,
-    /// Whether directories lie there, and they and all on the way may be listed.
-    known: HashMap<Slot, bool>,
+    ways: Ways<'a>,
     /// The directory of the one before, and its path: neighbours by number often lie side by side.
     last: Option<(Slot, Option<Vec<u8>>)>,
 }
@@ -159,7 +159,7 @@ impl Sight<'_> {
         let top = self.reached.slot;
         let above = match nodes.parent(slot) {
             _ if slot == top => None,
-            Some(above) if self.is_open(above)? => Some(above),
+            Some(above) if self.ways.is_open(above)? => Some(above),
             _ => return Ok(None),
         };
         let record = self.reached.record(slot)?;
@@ -201,32 +201,6 @@ impl Sight<'_> {
             }
         }
         Ok(all)
-    }
-
-    /// Whether a directory lies at or below the top, and it and all on the way may be listed.
-    fn is_open(&mut self, slot: Slot) -> Result<bool, Refusal> {
-        let nodes = &self.reached.tracked.ledger().nodes;
-        let mut way = Vec::new();
-        let mut is_open = false;
-        for at in nodes.upwards(slot) {
-            if let Some(&known) = self.known.get(&at) {
-                is_open = known;
-                break;
-            }
-            way.push(at);
-            if at == self.reached.slot {
-                is_open = true;
-                break;
-            }
-        }
-        for at in way.into_iter().rev() {
-            is_open = is_open && {
-                *self.asker == Asker::Everything
-                    || self.reached.may_list(self.asker, at, &self.reached.record(at)?.access)
-            };
-            self.known.insert(at, is_open);
-        }
-        Ok(is_open)
     }
 
     fn path(&mut self, slot: Slot) -> Result<Option<Vec<u8>>, Refusal> {

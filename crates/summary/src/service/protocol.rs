@@ -13,6 +13,7 @@ use super::{
     listing::{Largest, Listing},
     pages::{Page, PageHead},
     patience::Progress,
+    portions::{Cursor, PortionHead},
 };
 use crate::{
     history::{History, Point},
@@ -53,6 +54,13 @@ pub struct Question {
     /// The answer is a page of all directories below instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<Page>,
+    /// The answer is a portion of all directories below, each by itself, instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub portion: Option<Cursor>,
+    /// Where there are too many lines for one answer, none come, and it is [`long`](Head::long): who asks takes portions then. Without
+    /// it that is refused. For lines alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_portions: bool,
     /// What has to be harvested for it is waited for so many milliseconds at most: then what is stored is told, and that it is
     /// [`late`](Head::late).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -111,6 +119,8 @@ pub enum Beginning {
     Listing(Box<Listing>),
     /// Its directories follow.
     Page(PageHead),
+    /// The same, each by itself.
+    Portion(PortionHead),
     /// None yet: what has changed is being read. Another line follows.
     Working(Progress),
     /// There is none.
@@ -137,6 +147,9 @@ pub struct Head {
     pub harvested_at: i64,
     /// Directories below that could not be read.
     pub unreadable: u64,
+    /// There are too many lines for one answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub long: bool,
     /// Time was up: what was stored by then is told, and so many directories, or more, have changed since that aren't counted. How
     /// many isn't told where something is left out: then it is 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -24,6 +24,7 @@ use super::{
     listing::{LARGEST_MAX, Largest, Listing},
     pages::{Entry, PageHead},
     patience::{Patience, Progress},
+    portions::{Piece, PortionHead},
     protocol::{Beginning, Head, Inode, LEFT_OUT_MAX, LeftOut, Name, Question, Refusal, Row},
     reach::Reach,
     shared::{self, Shared},
@@ -38,23 +39,25 @@ use crate::{
     },
     file_system::FileSystem,
     identity::NodeId,
-    ledger::Ledger,
     moment::seconds,
     nodes::Slot,
     reading::Directories,
     record::{Access, Record},
-    store::StoreError,
     summaries::{Answer, Freshness, Seen, Summaries, SummaryError, Tended, Viewer},
     survey::Method,
     tracker::Fanotify,
-    view::{MayList, View, view, view_of_subvolume},
+    view::{MayList, Most, View, view_of_most},
     volume::access_by,
 };
 
 /// Why a directory is left out that the asker may not list.
-const DENIED: &str = "Permission denied";
+pub(super) const DENIED: &str = "Permission denied";
 /// Names of a path that is told of what is left out, at most.
 const PATH_STEPS_MAX: usize = 256;
+/// Lines of an answer, at most: they take some 20 MiB, and with others a quarter of a second, in which nothing can change.
+const LINES_MAX: usize = 20_000;
+/// Directories that are looked at for one because of what is hidden below them, at most, where who asks knows another way.
+const LOOKS_MAX: usize = 200_000;
 /// Bytes of a question, at most.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 
@@ -212,6 +215,10 @@ impl Server {
                     say(&mut out, &Beginning::Page(head))?;
                     entries.iter().try_for_each(|entry| say(&mut out, entry))?;
                 }
+                Ok(Said::Portion(head, pieces)) => {
+                    say(&mut out, &Beginning::Portion(head))?;
+                    pieces.iter().try_for_each(|piece| say(&mut out, piece))?;
+                }
                 Ok(Said::Listing(listing)) => say(&mut out, &Beginning::Listing(listing))?,
                 Ok(Said::Breakdown(breakdown)) => say(&mut out, &Beginning::Breakdown(breakdown))?,
                 Err(refusal) => say(&mut out, &Beginning::Refused(refusal))?,
@@ -249,14 +256,24 @@ impl Server {
             let (head, entries) = self.page(asker, question, file, page)?;
             return Ok(Said::Page(head, entries));
         }
+        if let Some(cursor) = question.portion {
+            let (head, pieces) = self.portion(asker, question, file, cursor)?;
+            return Ok(Said::Portion(head, pieces));
+        }
         if question.by.is_some() {
             return Ok(Said::Breakdown(Box::new(self.break_down(asker, question, file)?)));
         }
         let volumes = self.volumes();
         let tell = question.progress.then_some(tell);
         let mut reached = self.reach_and_tell(&volumes, (asker, question), file, tell)?;
-        let see = if question.one_file_system { view_of_subvolume } else { view };
-        let View { lines, is_partial, hidden } = reached.see(asker, reached.slot, question.depth, see)?;
+        let looks = if question.takes_portions { LOOKS_MAX } else { usize::MAX };
+        let how = (Most { lines: LINES_MAX, looks }, question.one_file_system);
+        let Some(View { lines, is_partial, hidden }) = reached.see(asker, reached.slot, question.depth, how)? else {
+            return match question.takes_portions {
+                true => Ok(Said::Rows(Head { long: true, ..reached.head(0, false) }, Vec::new())),
+                false => Err(Refusal::Failed(format!("there are more than {LINES_MAX} directories so far down"))),
+            };
+        };
         let left_out = reached.left_out(&hidden)?;
         if question.since.is_some() && !is_partial {
             reached.remember_largest(&lines)?;
@@ -436,13 +453,14 @@ impl Reached<'_> {
 
     /// What the asker sees of a directory.
     pub(super) fn view(&self, asker: &Asker, slot: Slot, depth: u32) -> Result<View, Refusal> {
-        self.see(asker, slot, depth, view)
+        self.see(asker, slot, depth, (Most::ANY, false)).map(Option::unwrap_or_default)
     }
 
-    fn see(&self, asker: &Asker, slot: Slot, depth: u32, view: See) -> Result<View, Refusal> {
+    /// The same; `None` where that takes more.
+    fn see(&self, asker: &Asker, slot: Slot, depth: u32, how: (Most, bool)) -> Result<Option<View>, Refusal> {
         let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
         let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
-        view(self.tracked.ledger(), slot, depth, may_list)
+        view_of_most(self.tracked.ledger(), slot, depth, may_list, how)
             .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))
     }
 
@@ -496,6 +514,12 @@ impl Reached<'_> {
         Ok(left_out)
     }
 
+    /// Why a directory could not be read.
+    pub(super) fn why_unreadable(&self, slot: Slot) -> Option<String> {
+        let is_it = |(at, why): (Slot, &str)| (at == slot).then(|| why.to_owned());
+        if self.tracked.is_unreadable(slot) { self.tracked.unreadable(self.slot).find_map(is_it) } else { None }
+    }
+
     pub(super) fn record(&self, slot: Slot) -> Result<Record, Refusal> {
         self.tracked.record(slot).map_err(refusal)
     }
@@ -522,13 +546,11 @@ impl Reached<'_> {
             unreadable: self.answer.unreadable as u64,
             late: self.answer.late.map(|left| left as u64),
             age: u64::try_from(self.answer.age).ok(),
+            long: false,
             left_out: Vec::new(),
         }
     }
 }
-
-/// How lines are made.
-type See = fn(&Ledger, Slot, u32, Option<MayList<'_>>) -> Result<View, StoreError>;
 
 pub(super) fn refusal(error: SummaryError) -> Refusal {
     match error {
@@ -542,6 +564,7 @@ enum Said {
     Rows(Head, Vec<Row>),
     Listing(Box<Listing>),
     Page(PageHead, Vec<Entry>),
+    Portion(PortionHead, Vec<Piece>),
     Breakdown(Box<Breakdown>),
 }
 
@@ -567,9 +590,20 @@ impl Read for Receiving<'_> {
 impl Question {
     /// For one directory alone, exactly.
     pub fn plain() -> Question {
-        let (path, inode, since) = (None, None, None);
-        let (by, list, page, max_ms, progress) = (None, None, None, None, false);
-        let (depth, freshness, one_file_system) = (0, Freshness::Exact, false);
-        Question { path, inode, depth, freshness, one_file_system, since, by, list, page, max_ms, progress }
+        Question {
+            path: None,
+            inode: None,
+            depth: 0,
+            freshness: Freshness::Exact,
+            one_file_system: false,
+            since: None,
+            by: None,
+            list: None,
+            page: None,
+            portion: None,
+            takes_portions: false,
+            max_ms: None,
+            progress: false,
+        }
     }
 }

@@ -24,6 +24,7 @@ use onesweep_sys::files::{self, EntryType};
 
 mod by;
 mod overlap;
+mod portions;
 mod single;
 mod time;
 
@@ -262,14 +263,20 @@ impl Du<'_> {
         let one_file_system = self.args.one_file_system;
         let (max_ms, progress) = (self.args.max_ms(), !self.args.cached && io::stderr().is_terminal());
         let freshness = freshness(self.args);
-        let question = Question { depth, freshness, one_file_system, max_ms, progress, ..Question::plain() };
+        let takes_portions = true;
+        let question =
+            Question { depth, freshness, one_file_system, takes_portions, max_ms, progress, ..Question::plain() };
         let (mut rows, mut working) = (Vec::new(), Working::default());
         let name = message::path_text(path);
         let answer =
             client.ask_and_wait(directory, &question, |so_far| working.show(&name, so_far), |row| rows.push(row));
         working.end();
+        let answer = match answer {
+            Ok(Ok(head)) if head.long => portions::gather(client, directory, &question, head),
+            answer => answer.map(|answer| answer.map(|head| (head, rows))),
+        };
         match answer {
-            Ok(Ok(head)) => {
+            Ok(Ok((head, rows))) => {
                 if head.late.is_some() {
                     self.code = SOME_FAILED;
                     eprintln!("onesweep: {name}: time is up: {}", age(&head));
@@ -282,7 +289,8 @@ impl Du<'_> {
                     }
                 }
                 if self.args.verbose {
-                    eprintln!("onesweep: {name}: from the server, {}", age(&head));
+                    let how = if head.long { " in portions, each of its own moment" } else { "" };
+                    eprintln!("onesweep: {name}: from the server{how}, {}", age(&head));
                 } else if self.args.cached || (head.timed && head.late.is_none()) {
                     eprintln!("onesweep: {name}: {}", age(&head));
                 }

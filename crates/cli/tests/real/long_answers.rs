@@ -1,0 +1,169 @@
+//! Answers of more lines than a server gives at once.
+
+use std::{
+    fs::{self, File},
+    os::{fd::AsFd, unix::fs::PermissionsExt},
+    path::Path,
+    process::Command,
+};
+
+use onesweep_summary::service::{client::Client, portions::Cursor, protocol::Question};
+
+use crate::{
+    du::{named, sorted_lines},
+    image::{Fs, Image},
+    run::{finish, onesweep, output, root_test, run, say, text},
+    serving::Serving,
+};
+
+/// Directories side by side, others in each other, one that is private, and files in some of them.
+fn tree(root: &Path, side_by_side: usize) -> usize {
+    for number in 0..side_by_side {
+        fs::create_dir_all(root.join(format!("flat/{number}"))).expect("a directory");
+    }
+    let (mut count, mut deep) = (side_by_side, root.to_owned());
+    for (number, name) in ["deep", "a", "b c", "private", "inside", "d"].into_iter().enumerate() {
+        deep.push(name);
+        for below in 0..1200 {
+            fs::create_dir_all(deep.join(below.to_string())).expect("a directory");
+        }
+        fs::write(deep.join("file"), vec![1; number * 5000 + 1]).expect("a file");
+        fs::write(deep.join("7/file"), vec![1; number * 7000 + 1]).expect("a file");
+        count += 1201;
+    }
+    fs::set_permissions(root.join("deep/a/b c/private"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    crate::tree::sync(root);
+    count
+}
+
+/// Names in several directories, more in one of them than a portion has.
+fn link(root: &Path) {
+    let names = [("deep/a/7/file", "flat/9/l"), ("deep/a/7/file", "deep/l"), ("deep/a/b c/private/file", "flat/77/l")];
+    for (from, to) in names {
+        fs::hard_link(root.join(from), root.join(to)).expect("a link");
+    }
+    for number in 0..6000 {
+        let file = root.join(format!("flat/3/f{number}"));
+        File::create(&file).expect("a file");
+        fs::hard_link(&file, root.join(format!("deep/a/l{number}"))).expect("a link");
+    }
+    fs::write(root.join("flat/3/f5999"), "content").expect("a file");
+    crate::tree::sync(root);
+}
+
+fn as_user(command: &Command) -> Command {
+    let mut user = Command::new("setpriv");
+    user.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(command.get_program()).args(command.get_args());
+    user
+}
+
+#[test]
+fn many_lines_are_those_of_gnu_du() {
+    root_test!();
+    for fs in [Fs::Ext4, Fs::Btrfs] {
+        let image = Image::new(fs, 1 << 30);
+        let root = image.root();
+        tree(&root, 20_500);
+        let mut options = vec![&["-x"][..]];
+        if fs == Fs::Ext4 {
+            options.extend([&[][..], &["-Sb"], &["-d1"], &["--inodes", "-cd2"]]);
+        } else {
+            run(Command::new("btrfs").args(["-q", "subvolume", "create"]).arg(root.join("deep/subvolume")));
+            fs::create_dir(root.join("deep/subvolume/below")).expect("a directory");
+            crate::tree::sync(&root);
+        }
+        let serving = Serving::start(&image);
+        for options in options {
+            let mut du = Command::new("du");
+            du.args(options).arg(&root);
+            let asked = finish(serving.du(options, &root).arg("-v"), 0);
+            assert_eq!(sorted_lines(&asked.stdout), sorted_lines(&output(&mut du)), "{options:?}");
+            let is_long = options != ["-d1"];
+            assert_eq!(text(&asked.stderr).contains("in portions"), is_long, "{options:?}: {}", text(&asked.stderr));
+            let (expected, seen) = (
+                as_user(&du).output().expect("du runs"),
+                as_user(&serving.du(options, &root)).output().expect("it runs"),
+            );
+            assert_eq!(sorted_lines(&seen.stdout), sorted_lines(&expected.stdout), "{options:?}");
+            assert_eq!((seen.status.code(), named(&seen.stderr)), (Some(1), named(&expected.stderr)), "{options:?}");
+        }
+        if fs == Fs::Btrfs {
+            continue;
+        }
+        link(&root);
+        let nowhere = |options: &[&str]| {
+            let mut walk = onesweep(["du", "--socket", "/nowhere"]);
+            walk.args(options).arg(&root);
+            walk
+        };
+        for options in [&[][..], &["-Sb"], &["--inodes", "-d2"]] {
+            let (asked, walked) = (finish(&mut serving.du(options, &root), 0), finish(&mut nowhere(options), 0));
+            assert!(asked.stdout == walked.stdout, "{options:?}: lines, their order, and what links come to");
+            let seen = [serving.du(options, &root), nowhere(options)].map(|du| as_user(&du).output().expect("it runs"));
+            assert!(seen[0].stdout == seen[1].stdout, "{options:?} by another user");
+            let whole =
+                output(Command::new("du").arg("-s").args(options.iter().filter(|&&with| with != "-d2")).arg(&root));
+            let is_whole = text(&asked.stdout).ends_with(&text(&whole));
+            assert!(is_whole || options == ["-Sb"], "{options:?}: {}", text(&whole));
+        }
+        let freed = |du: &mut Command| finish(du.arg("--freed"), 0).stdout;
+        assert!(freed(&mut serving.du(&[], &root)) == freed(&mut nowhere(&[])), "what is freed");
+        serving.end();
+    }
+}
+
+/// The memory of a server's processes in KiB: now, and the most since the last look.
+fn memory(serving: &Serving) -> (u64, u64) {
+    let pid = serving.running.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
+    let mut sums = (0, 0);
+    for pid in children.split_whitespace().map(str::to_owned).chain([pid.to_string()]) {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+        let figure = |key: &str| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a figure");
+            line.split_whitespace().next().expect("a number").parse().expect("a number")
+        };
+        sums = (sums.0 + figure("VmRSS:"), sums.1 + figure("VmHWM:"));
+        fs::write(format!("/proc/{pid}/clear_refs"), "5").expect("the peak begins anew");
+    }
+    sums
+}
+
+#[test]
+fn many_lines_take_little_memory_and_let_others_in() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 1 << 30);
+    let root = image.root();
+    let count = tree(&root, 45_000);
+    let serving = Serving::start(&image);
+    output(&mut serving.du(&["-s"], &root));
+    let (before, _) = memory(&serving);
+    let lines = text(&output(&mut serving.du(&[], &root))).lines().count();
+    let took = memory(&serving).1.saturating_sub(before);
+    say(&format!("{lines} lines: {took} KiB"));
+    assert!(lines > count && took < 12 << 10, "{lines} lines: {took} KiB");
+
+    // Between two portions all is as if nobody had asked.
+    let mut client = Client::connect(&serving.socket).expect("a server");
+    let directory = File::open(&root).expect("a directory");
+    let question = Question { depth: u32::MAX, takes_portions: true, ..Question::plain() };
+    let head = client.ask(directory.as_fd(), &question, |_| panic!("no line")).expect("an answer").expect("no refusal");
+    assert!(head.long && head.exact, "{head:?}");
+    let refused = client.ask(directory.as_fd(), &Question { depth: 2, ..Question::plain() }, |_| {});
+    assert!(refused.expect("an answer").is_err(), "who takes no portions gets none");
+    let (mut cursor, mut told, mut portions) = (Cursor::default(), 0, 0);
+    loop {
+        let head = client.portion(directory.as_fd(), &Question::plain(), cursor, |_| told += 1);
+        portions += 1;
+        if portions % 10 == 1 {
+            fs::write(root.join(format!("new {portions}")), "new").expect("a file");
+            assert_eq!(output(&mut serving.du(&["-sb"], &root)), output(Command::new("du").arg("-sb").arg(&root)));
+        }
+        match head.expect("an answer").expect("no refusal").next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    assert!(told > count && portions > 40, "{told} directories in {portions} portions");
+    serving.end();
+}
