@@ -39,6 +39,8 @@ pub struct View {
     pub is_partial: bool,
     /// The directories that the asker may not list, in no order.
     pub hidden: Vec<Slot>,
+    /// Blocks are told of an inode that has other names outside, or where they may not be seen.
+    pub leads_out: bool,
 }
 
 /// How much is looked at for one answer, all of which is held while nothing changes.
@@ -115,7 +117,8 @@ fn view_without(
             lines => count_links_once(ledger, top, lines, &hidden)?,
         }
     }
-    Ok(Some(View { lines, is_partial, hidden: may_not_be_listed }))
+    let leads_out = lines.last().is_some_and(|line| line.totals.sums.freed_blocks < line.totals.sums.blocks);
+    Ok(Some(View { lines, is_partial, hidden: may_not_be_listed, leads_out }))
 }
 
 /// A directory without those in it, each inode that it names once.
@@ -272,10 +275,13 @@ fn count_links_once(ledger: &Ledger, top: Slot, lines: &mut [Line], hidden: &[Sl
                 }
             }
         };
+        // Where a name is hidden, what is seen isn't all of it.
+        let is_cut = linked.places.iter().any(|&place| is_hidden(place));
+        let freed = |sums: Sums| if is_cut { sums.freed_blocks } else { 0 };
         // What was added on its account goes, and comes where it counts.
         for &(slot, sums) in &linked.charges {
             if nodes.contains(top, slot) && !is_hidden(slot) {
-                add(slot, -Sums { freed_blocks: 0, ..sums });
+                add(slot, -Sums { freed_blocks: freed(sums), ..sums });
                 if let Some(&line) = by_slot.get(&slot) {
                     lines[line].own -= Sums { freed_blocks: 0, ..sums };
                 }

@@ -219,6 +219,55 @@ fn a_user_sees_what_du_would_show() {
     assert_eq!(whole, text(&output(Command::new("du").arg("-sb").arg(image.root()))), "root sees all");
 }
 
+/// Several paths of which something is left out are a server's affair, unless they share an inode; what is left out is told once.
+#[test]
+fn several_partial_paths_are_not_walked() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let at = |name: &str| image.root().join(name);
+    for name in ["one/private", "other/private", "other/open"] {
+        fs::create_dir_all(at(name)).expect("a directory");
+        fs::write(at(name).join("f"), vec![1; 10_000]).expect("a file");
+    }
+    // All names of it lie in one of the paths.
+    fs::hard_link(at("other/open/f"), at("other/g")).expect("a link");
+    for name in ["one/private", "other/private"] {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o700)).expect("a mode");
+    }
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    let as_user = |mut du: Command| {
+        du.arg(at("other"));
+        let mut user = Command::new("setpriv");
+        user.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(du.get_program()).args(du.get_args());
+        user.output().expect("it runs")
+    };
+    let both = |way: &str| {
+        let mut plain = Command::new("du");
+        plain.arg("-sc").arg(at("one"));
+        let (expected, seen) = (as_user(plain), as_user(serving.du(&["-scv"], &at("one"))));
+        let said = text(&seen.stderr);
+        assert_eq!((text(&seen.stdout), seen.status.code()), (text(&expected.stdout), Some(1)), "{said}");
+        assert_eq!((said.matches(way).count(), said.matches("cannot read").count()), (2, 2), "{said}");
+        assert_eq!(said.lines().count(), 4, "{said}");
+    };
+    both("from the server");
+    // One of which both have a name, and one of which a name is hidden.
+    fs::hard_link(at("other/open/f"), at("one/f")).expect("a link");
+    fs::hard_link(at("other/private/f"), at("other/h")).expect("a link");
+    crate::tree::sync(&image.root());
+    both("walked");
+    fs::remove_file(at("one/f")).expect("it goes");
+    fs::hard_link(at("one/private/f"), at("one/f")).expect("a link");
+    crate::tree::sync(&image.root());
+    both("walked");
+    // Then but one leads out.
+    fs::remove_file(at("other/h")).expect("it goes");
+    crate::tree::sync(&image.root());
+    both("from the server");
+    serving.end();
+}
+
 /// A server that was killed leaves a store that the next one takes up, whatever has changed meanwhile.
 #[test]
 fn a_killed_server_is_followed_by_another() {

@@ -147,6 +147,9 @@ pub struct Head {
     pub harvested_at: i64,
     /// Directories below that could not be read.
     pub unreadable: u64,
+    /// Something that is told has names elsewhere, too: outside, or where the asker may not see them. For lines alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub leads_out: bool,
     /// There are too many lines for one answer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub long: bool,

@@ -268,7 +268,9 @@ impl Server {
         let mut reached = self.reach_and_tell(&volumes, (asker, question), file, tell)?;
         let looks = if question.takes_portions { LOOKS_MAX } else { usize::MAX };
         let how = (Most { lines: LINES_MAX, looks }, question.one_file_system);
-        let Some(View { lines, is_partial, hidden }) = reached.see(asker, reached.slot, question.depth, how)? else {
+        let Some(View { lines, is_partial, hidden, leads_out }) =
+            reached.see(asker, reached.slot, question.depth, how)?
+        else {
             return match question.takes_portions {
                 true => Ok(Said::Rows(Head { long: true, ..reached.head(0, false) }, Vec::new())),
                 false => Err(Refusal::Failed(format!("there are more than {LINES_MAX} directories so far down"))),
@@ -288,7 +290,7 @@ impl Server {
             }
             rows.push(row);
         }
-        Ok(Said::Rows(Head { left_out, ..reached.head(rows.len(), is_partial) }, rows))
+        Ok(Said::Rows(Head { leads_out, left_out, ..reached.head(rows.len(), is_partial) }, rows))
     }
 
     /// Finds the directory of a question, and brings what is known of it up to date.
@@ -546,6 +548,7 @@ impl Reached<'_> {
             unreadable: self.answer.unreadable as u64,
             late: self.answer.late.map(|left| left as u64),
             age: u64::try_from(self.answer.age).ok(),
+            leads_out: false,
             long: false,
             left_out: Vec::new(),
         }

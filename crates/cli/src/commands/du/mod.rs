@@ -4,7 +4,7 @@ use std::{
     io::{self, IsTerminal, Read, Write},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
 use onesweep::Filter;
@@ -12,7 +12,7 @@ use onesweep_layout::MountTable;
 use onesweep_summary::{
     service::{
         client::Client,
-        patience::{Patience, Progress},
+        patience::Patience,
         protocol::{Figures, Head, LEFT_OUT_MAX, LeftOut, Question, Refusal, Row},
     },
     store::Store,
@@ -26,10 +26,13 @@ mod by;
 mod overlap;
 mod portions;
 mod single;
+mod so_far;
 mod time;
 
+pub(super) use self::so_far::age;
 use self::{
     single::{Rules, Walker},
+    so_far::Working,
     time::{Style, TimeOf},
 };
 use super::figures::{self, Unit};
@@ -53,6 +56,17 @@ struct Du<'a> {
     args: &'a DuArgs,
     client: Option<Client>,
     code: u8,
+    /// What is said when it is known that a walk won't say it once more.
+    said: Vec<String>,
+}
+
+/// What a path comes to.
+#[derive(Default)]
+struct Measured {
+    /// The path itself comes last.
+    lines: Vec<Line>,
+    /// Something in it has names elsewhere.
+    leads_out: bool,
 }
 
 pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
@@ -73,7 +87,7 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
         None if args.time.is_some() => Style::from_environment(std::env::var("TIME_STYLE").ok().as_deref())?,
         None => Style::default(),
     };
-    let mut du = Du { client: Client::connect(&args.socket()).ok(), args: &args, code: 0 };
+    let mut du = Du { client: Client::connect(&args.socket()).ok(), args: &args, code: 0, said: Vec::new() };
     for message in wrong {
         eprintln!("onesweep: {message}");
         du.code = SOME_FAILED;
@@ -101,25 +115,26 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
     if args.freed {
         // Each by itself.
         for path in &paths {
-            let lines = du.measure(path, rules.depth)?.map(told).unwrap_or_default();
+            let lines = told(du.measure(path, rules.depth)?.unwrap_or_default());
+            du.say();
             add_up(&lines, du.code)?;
         }
     } else if needs_files(&args) || overlap(&paths) {
         du.by_files(&paths, &rules, &mut add_up)?;
-    } else if let [path] = &paths[..] {
-        let lines = du.measure(path, rules.depth)?.map(told).unwrap_or_default();
-        add_up(&lines, du.code)?;
     } else {
-        let mut measured = Vec::new();
+        let (mut measured, mut leading_out, code) = (Vec::new(), 0, du.code);
         for path in &paths {
-            measured.extend(du.measure(path, rules.depth)?.map(told));
+            if let Some(one) = du.measure(path, rules.depth)? {
+                leading_out += usize::from(one.leads_out);
+                measured.push(told(one));
+            }
         }
         // Names of one inode may lie in several only where several hold names of inodes that have others elsewhere.
-        let leads_out =
-            |lines: &&Vec<single::Line>| lines.last().is_some_and(|top| top.total.freed < top.total.allocated);
-        if measured.iter().filter(leads_out).count() > 1 {
+        if leading_out > 1 {
+            (du.code, du.said) = (code, Vec::new());
             du.by_files(&paths, &rules, &mut add_up)?;
         } else {
+            du.say();
             measured.iter().try_for_each(|lines| add_up(lines, du.code))?;
         }
     }
@@ -134,7 +149,7 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
     Ok(du.code)
 }
 
-fn told(lines: Vec<Line>) -> Vec<single::Line> {
+fn told(Measured { lines, .. }: Measured) -> Vec<single::Line> {
     let line = |line: Line| single::Line { path: line.path, total: line.row.total, own: line.row.own, time: None };
     lines.into_iter().map(line).collect()
 }
@@ -199,6 +214,13 @@ fn overlap(paths: &[PathBuf]) -> bool {
     overlap::have_something_in_common(&mounts, &paths.iter().map(real).collect::<Vec<_>>())
 }
 
+impl Drop for Du<'_> {
+    fn drop(&mut self) {
+        // Where it fails.
+        self.say();
+    }
+}
+
 impl Du<'_> {
     /// Walks all paths.
     fn by_files(&mut self, paths: &[PathBuf], rules: &Rules, add_up: &mut AddUp<'_>) -> Result<(), Failure> {
@@ -216,7 +238,10 @@ impl Du<'_> {
             }
             match walked {
                 Ok(lines) => add_up(&lines, self.code)?,
-                Err(error) => self.complain(path, "look at it", &error),
+                Err(error) => {
+                    self.complain(path, "look at it", &error);
+                    self.say();
+                }
             }
         }
         Ok(())
@@ -224,11 +249,16 @@ impl Du<'_> {
 
     fn complain(&mut self, path: &Path, step: &str, error: &io::Error) {
         self.code = SOME_FAILED;
-        eprintln!("onesweep: {}", message::of_other(path, step, error));
+        self.said.push(message::of_other(path, step, error));
     }
 
-    /// The lines of a path, the path itself last; `None` when it can't be looked at, which was told.
-    fn measure(&mut self, path: &Path, depth: u32) -> Result<Option<Vec<Line>>, Failure> {
+    /// Says what it has to say by now.
+    fn say(&mut self) {
+        self.said.drain(..).for_each(|said| eprintln!("onesweep: {said}"));
+    }
+
+    /// What a path comes to; `None` when it can't be looked at, which is told.
+    fn measure(&mut self, path: &Path, depth: u32) -> Result<Option<Measured>, Failure> {
         let handle = match files::open_handle(path) {
             Ok(handle) => handle,
             Err(error) => {
@@ -239,26 +269,28 @@ impl Du<'_> {
         let stat = files::statx_fd(handle.as_fd()).map_err(|error| Failure::io(path, "look at it", &error))?;
         let shown = path.as_os_str().as_bytes().to_vec();
         if stat.file_type() != EntryType::Dir {
-            return Ok(Some(vec![Line { path: shown, depth: 0, row: row_of_file(&stat) }]));
+            let row = row_of_file(&stat);
+            let leads_out = row.total.freed < row.total.allocated;
+            return Ok(Some(Measured { lines: vec![Line { path: shown, depth: 0, row }], leads_out }));
         }
-        let mut lines = match self.ask(path, handle.as_fd(), depth)? {
-            Some(rows) => lines(&shown, rows),
+        let mut measured = match self.ask(path, handle.as_fd(), depth)? {
+            Some((rows, leads_out)) => Measured { lines: lines(&shown, rows), leads_out },
             None => return self.walk(path, depth).map(Some),
         };
         // What is mounted there stays.
         if !self.args.one_file_system && !self.args.freed {
-            self.add_mounts(path, depth, &mut lines)?;
+            self.add_mounts(path, depth, &mut measured)?;
         }
-        Ok(Some(lines))
+        Ok(Some(measured))
     }
 
-    /// Asks the server; `None` when there is none for this directory.
+    /// Asks the server, also whether something in it has names elsewhere; `None` when there is none for this directory.
     fn ask(
         &mut self,
         path: &Path,
         directory: std::os::fd::BorrowedFd<'_>,
         depth: u32,
-    ) -> Result<Option<Vec<Row>>, Failure> {
+    ) -> Result<Option<(Vec<Row>, bool)>, Failure> {
         let Some(client) = &mut self.client else { return Ok(None) };
         let one_file_system = self.args.one_file_system;
         let (max_ms, progress) = (self.args.max_ms(), !self.args.cached && io::stderr().is_terminal());
@@ -279,28 +311,28 @@ impl Du<'_> {
             Ok(Ok((head, rows))) => {
                 if head.late.is_some() {
                     self.code = SOME_FAILED;
-                    eprintln!("onesweep: {name}: time is up: {}", age(&head));
+                    self.said.push(format!("{name}: time is up: {}", age(&head)));
                 }
                 if head.partial || head.unreadable > 0 {
                     self.complain_of(path, &head);
                     if self.args.freed {
                         self.cannot_tell_freed(path);
-                        return Ok(Some(Vec::new()));
+                        return Ok(Some(Default::default()));
                     }
                 }
                 if self.args.verbose {
                     let how = if head.long { " in portions, each of its own moment" } else { "" };
-                    eprintln!("onesweep: {name}: from the server{how}, {}", age(&head));
+                    self.said.push(format!("{name}: from the server{how}, {}", age(&head)));
                 } else if self.args.cached || (head.timed && head.late.is_none()) {
-                    eprintln!("onesweep: {name}: {}", age(&head));
+                    self.said.push(format!("{name}: {}", age(&head)));
                 }
-                Ok(Some(rows))
+                Ok(Some((rows, head.leads_out)))
             }
             Ok(Err(Refusal::NotTracked | Refusal::Denied)) => Ok(None),
             Ok(Err(Refusal::Late)) => {
                 self.code = SOME_FAILED;
-                eprintln!("onesweep: {name}: time is up, and the server doesn't know it yet; ask again later");
-                Ok(Some(Vec::new()))
+                self.said.push(format!("{name}: time is up, and the server doesn't know it yet; ask again later"));
+                Ok(Some(Default::default()))
             }
             Ok(Err(Refusal::Failed(why))) => {
                 if self.args.sync {
@@ -310,7 +342,7 @@ impl Du<'_> {
                 }
                 if self.args.verbose {
                     let why = message::one_line(&why);
-                    eprintln!("onesweep: {}: the server failed: {why}", message::path_text(path));
+                    self.said.push(format!("{}: the server failed: {why}", message::path_text(path)));
                 }
                 Ok(None)
             }
@@ -328,28 +360,28 @@ impl Du<'_> {
         for LeftOut { path: below, why } in &head.left_out {
             let below = below.clone().into_bytes();
             let below = if below.is_empty() { path.to_owned() } else { path.join(std::ffi::OsStr::from_bytes(&below)) };
-            eprintln!(
-                "onesweep: {}: cannot read the directory: {}",
+            self.said.push(format!(
+                "{}: cannot read the directory: {}",
                 message::path_text(&below),
                 message::one_line(why)
-            );
+            ));
         }
         if head.left_out.is_empty() || head.left_out.len() == LEFT_OUT_MAX {
             let more = if head.left_out.is_empty() { "some" } else { "more" };
             let name = message::path_text(path);
-            eprintln!("onesweep: {name}: {more} directories below it can't be read, and are left out");
+            self.said.push(format!("{name}: {more} directories below it can't be read, and are left out"));
         }
     }
 
     fn cannot_tell_freed(&mut self, path: &Path) {
         self.code = SOME_FAILED;
         let why = "not all that is in it may be read";
-        eprintln!("onesweep: {}: cannot tell what removing it would free: {why}", message::path_text(path));
+        self.said.push(format!("{}: cannot tell what removing it would free: {why}", message::path_text(path)));
     }
 
-    fn walk(&mut self, path: &Path, depth: u32) -> Result<Vec<Line>, Failure> {
+    fn walk(&mut self, path: &Path, depth: u32) -> Result<Measured, Failure> {
         if self.args.verbose {
-            eprintln!("onesweep: {}: walked, for no server answers for it", message::path_text(path));
+            self.said.push(format!("{}: walked, for no server answers for it", message::path_text(path)));
         }
         let failed = |error: io::Error| Failure::io(path, "walk it", &error);
         let walk = Walk::of(path, self.args.one_file_system || self.args.freed).map_err(failed)?;
@@ -364,32 +396,32 @@ impl Du<'_> {
         if summaries.settle_more(top, &mut asking, &is_over).map_err(|error| told(&error))?.is_none() {
             self.code = SOME_FAILED;
             let name = message::path_text(path);
-            eprintln!(
-                "onesweep: {name}: time is up, and nothing is stored of it; start `onesweep serve` on its file system"
-            );
-            return Ok(Vec::new());
+            self.said.push(format!(
+                "{name}: time is up, and nothing is stored of it; start `onesweep serve` on its file system"
+            ));
+            return Ok(Measured::default());
         }
         let seen = view(summaries.ledger(), top, depth, None).map_err(|error| told(&error))?;
         for (slot, why) in summaries.unreadable(top) {
             let names = summaries.path(top, slot).map_err(|error| told(&error))?;
             let below = names.iter().map(|name| std::ffi::OsStr::from_bytes(name)).collect::<PathBuf>();
-            eprintln!("onesweep: {}: cannot read the directory: {why}", message::path_text(&path.join(below)));
+            self.said.push(format!("{}: cannot read the directory: {why}", message::path_text(&path.join(below))));
             self.code = SOME_FAILED;
         }
         if self.args.freed && summaries.unreadable(top).next().is_some() {
             self.cannot_tell_freed(path);
-            return Ok(Vec::new());
+            return Ok(Measured::default());
         }
         let mut rows = Vec::with_capacity(seen.lines.len());
         for line in &seen.lines {
             let record = summaries.record(line.slot).map_err(|error| told(&error))?;
             rows.push(Row::of(line, &record.name, seen.is_partial));
         }
-        Ok(lines(path.as_os_str().as_bytes(), rows))
+        Ok(Measured { lines: lines(path.as_os_str().as_bytes(), rows), leads_out: seen.leads_out })
     }
 
     /// File systems that are mounted below: the server tells of each by itself.
-    fn add_mounts(&mut self, path: &Path, depth: u32, lines: &mut Vec<Line>) -> Result<(), Failure> {
+    fn add_mounts(&mut self, path: &Path, depth: u32, into: &mut Measured) -> Result<(), Failure> {
         let Ok(real) = std::fs::canonicalize(path) else { return Ok(()) };
         let mounts = MountTable::read_or_say().map_err(|error| Failure::told(message::why(&error)))?;
         let mut points: Vec<PathBuf> = mounts
@@ -409,8 +441,11 @@ impl Du<'_> {
         for below in outermost {
             let steps = below.components().count() as u32;
             let shown = path.join(&below);
-            let Some(found) = self.measure(&shown, depth.saturating_sub(steps))? else { continue };
-            let Some(top) = found.last() else { continue };
+            let Some(Measured { lines: found, leads_out }) = self.measure(&shown, depth.saturating_sub(steps))? else {
+                continue;
+            };
+            into.leads_out |= leads_out;
+            let (lines, Some(top)) = (&mut into.lines, found.last()) else { continue };
             let is_above = |line: &Line| shown.starts_with(Path::new(std::ffi::OsStr::from_bytes(&line.path)));
             for line in lines.iter_mut().filter(|line| is_above(line)) {
                 line.row.total += &top.row.total;
@@ -422,61 +457,6 @@ impl Du<'_> {
             }
         }
         Ok(())
-    }
-}
-
-/// Who waits at a terminal sees how far it is.
-#[derive(Default)]
-struct Working {
-    is_shown: bool,
-}
-
-impl Working {
-    fn show(&mut self, name: &str, Progress { read, left }: Progress) {
-        self.is_shown = true;
-        let so_far = match (read, left) {
-            // Where something is left out that isn't told.
-            (0, 0) => String::new(),
-            _ => format!(": {read} directories read, {left} left"),
-        };
-        eprint!("\r\x1b[Konesweep: {name}: reading what has changed{so_far}");
-    }
-
-    fn end(&mut self) {
-        if std::mem::take(&mut self.is_shown) {
-            eprint!("\r\x1b[K");
-        }
-    }
-}
-
-/// How true an answer is.
-pub(super) fn age(head: &Head) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
-    let ago = |at: i64| (now - at).max(0);
-    // A server that doesn't say more says when names were read.
-    let stored = match head.age {
-        Some(0) if head.late.is_none() => "as it is stored, and nothing is known to have changed".to_owned(),
-        Some(age) => format!("as it was {age} s ago"),
-        None => format!("as it was stored, itself read {} s ago", ago(head.harvested_at)),
-    };
-    match (head.late, head.exact, head.checked_at) {
-        // How much isn't told where something is left out.
-        (Some(0), ..) => format!("{stored}; something has changed since"),
-        (Some(left), ..) => {
-            let directories = if left == 1 { "directory" } else { "directories" };
-            format!("{stored}; {left} {directories} or more have changed since")
-        }
-        (None, true, None) => "up to date".to_owned(),
-        (None, true, Some(at)) => {
-            format!("up to date; files that are written silently were looked for {} s ago (--sync looks now)", ago(at))
-        }
-        (None, false, None) => stored,
-        (None, false, Some(at)) if head.timed => {
-            format!("read as a whole {} s ago; nobody tells what changes there (--sync reads it again)", ago(at))
-        }
-        (None, false, Some(at)) => {
-            format!("files as they were closed, those that stay open or mapped as of {} s ago", ago(at))
-        }
     }
 }
 

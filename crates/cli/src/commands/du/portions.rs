@@ -39,7 +39,13 @@ pub(super) fn gather(
         }
     }
     let (rows, left_out) = tree.rows(depth);
-    Ok(Ok((Head { lines: rows.len() as u64, partial: !left_out.is_empty(), left_out, ..head }, rows)))
+    // Where something is left out it isn't told which of the names are.
+    let leads_out = match left_out[..] {
+        [] => rows.last().is_some_and(|top| top.total.freed < top.total.allocated),
+        _ => tree.pieces.iter().any(|piece| !piece.links.is_empty()),
+    };
+    let (lines, partial) = (rows.len() as u64, !left_out.is_empty());
+    Ok(Ok((Head { lines, partial, leads_out, left_out, ..head }, rows)))
 }
 
 /// Directories, in the order in which they came.
