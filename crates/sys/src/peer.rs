@@ -55,6 +55,12 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { uid: credentials.uid.as_raw(), groups })
 }
 
+/// The user at the other end of a connected socket.
+#[doc(alias = "SO_PEERCRED")]
+pub fn user_of(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(socket)?.uid.as_raw())
+}
+
 /// The process that listened at the other end of a connected socket, or that had connected; `None` where it is in another
 /// namespace. With a socket that systemd listens at for a service, it is systemd.
 #[doc(alias = "SO_PEERCRED")]

@@ -2,9 +2,10 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     os::unix::fs::{PermissionsExt, symlink},
     path::Path,
-    process::Command,
+    process::{Command, Stdio},
 };
 
 use crate::{
@@ -265,6 +266,53 @@ fn several_partial_paths_are_not_walked() {
     fs::remove_file(at("other/h")).expect("it goes");
     crate::tree::sync(&image.root());
     both("from the server");
+    serving.end();
+}
+
+/// Connects as nobody more often than a server takes it, says so, and stays until its input ends.
+const MANY_CONNECTIONS: &str = "
+import os, socket, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+taken = []
+for _ in range(300):
+    one = socket.socket(socket.AF_UNIX)
+    one.connect(sys.argv[1])
+    taken.append(one)
+print('taken', flush=True)
+sys.stdin.read()
+";
+
+/// One user who takes all connections that there are keeps nobody else out.
+#[test]
+fn nobody_takes_all_places() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let serving = Serving::start(&image);
+    let user = |uid: u32| {
+        let mut user = Command::new("setpriv");
+        user.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"]);
+        user
+    };
+    let mut greedy = Command::new("python3");
+    greedy.args(["-c", MANY_CONNECTIONS]).arg(&serving.socket);
+    let mut greedy = greedy.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3");
+    let mut said = String::new();
+    BufReader::new(greedy.stdout.take().expect("a pipe")).read_line(&mut said).expect("it says");
+    assert_eq!(said, "taken\n");
+    let plain = serving.du(&["-sv"], &image.root().join("a"));
+    for uid in [0, 1000] {
+        let out = finish(user(uid).arg(plain.get_program()).args(plain.get_args()), 0);
+        assert!(text(&out.stderr).contains("from the server"), "{uid}: {}", text(&out.stderr));
+    }
+    let out = finish(user(65534).arg(plain.get_program()).args(plain.get_args()), 0);
+    assert!(text(&out.stderr).contains("walked"), "{}", text(&out.stderr));
+    drop(greedy.stdin.take());
+    assert!(greedy.wait().expect("it ends").success());
+    // What it had is given back, as soon as the server has seen that it is gone.
+    let mut again = user(65534);
+    again.arg(plain.get_program()).args(plain.get_args());
+    while !text(&finish(&mut again, 0).stderr).contains("from the server") {}
     serving.end();
 }
 

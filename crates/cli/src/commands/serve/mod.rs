@@ -13,6 +13,7 @@ mod background;
 pub(super) mod log;
 mod mover;
 mod moves;
+mod places;
 pub(super) mod ready;
 mod rights;
 mod settings;

@@ -11,10 +11,7 @@ use std::{
         },
     },
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -23,12 +20,13 @@ use onesweep_summary::service::{
     http::{self, tokens::Tokens},
     server::Server,
 };
-use onesweep_sys::files;
+use onesweep_sys::{files, peer};
 
+use super::places::Places;
 use crate::{args::ServeSettings, message, report::Failure};
 
-/// Connections at the same time.
-const CONNECTIONS_MAX: usize = 256;
+/// Who takes so long to read on is gone, for all that is known.
+const WRITE_PATIENCE: Duration = Duration::from_secs(300);
 /// So long who still has a store is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -87,21 +85,21 @@ pub(super) fn listen(socket: &Path) -> Result<UnixListener, Failure> {
 
 /// Takes connections for ever.
 pub(super) fn accept(listener: &UnixListener, server: &Arc<Server>) {
-    let open = Arc::new(AtomicUsize::new(0));
+    let places = Arc::new(Places::default());
     for connection in listener.incoming() {
         let Ok(connection) = connection else { continue };
-        if open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
-            open.fetch_sub(1, Ordering::SeqCst);
+        let place = peer::user_of(connection.as_fd()).ok().and_then(|uid| Places::take(&places, uid));
+        let Some(place) = place else { continue };
+        // Who doesn't read keeps neither the place nor the answer.
+        if connection.set_write_timeout(Some(WRITE_PATIENCE)).is_err() {
             continue;
         }
-        let (server, open_then) = (Arc::clone(server), Arc::clone(&open));
-        let conversation = thread::Builder::new().name("conversation".into()).spawn(move || {
+        let server = Arc::clone(server);
+        // Where no thread can be had, the place is given back, too.
+        let _ = thread::Builder::new().name("conversation".into()).spawn(move || {
             // Who went away wants no answer.
             let _ = server.converse(&connection);
-            open_then.fetch_sub(1, Ordering::SeqCst);
+            drop(place);
         });
-        if conversation.is_err() {
-            open.fetch_sub(1, Ordering::SeqCst);
-        }
     }
 }
