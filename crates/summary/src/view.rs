@@ -3,11 +3,13 @@
 //! Only directories of which a line is wanted are descended into, and those that hold one that is not open to all; what lies
 //! below all others is taken whole from the store.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+mod links;
 
+use std::collections::HashSet;
+
+use self::links::{count_links_in_sight, count_links_once, own_with_links};
 use crate::{
     ledger::Ledger,
-    links::LinkKey,
     nodes::Slot,
     record::{Access, Record},
     store::StoreError,
@@ -100,37 +102,29 @@ fn view_without(
         // Up to what is known to lead to one; nothing above `top` is looked at.
         let _ = ledger.nodes.upwards(slot).skip(1).find(|&at| !above.insert(at) || at == top);
     }
-    let (lines, hidden) = (Vec::new(), Vec::new());
-    let mut gathering = Gathering { ledger, may_list, outside, above, lines, hidden, left: most };
+    let (lines, hidden, hide_links) = (Vec::new(), Vec::new(), Vec::new());
+    let mut gathering = Gathering { ledger, may_list, outside, above, lines, hidden, hide_links, left: most };
     let record = ledger.record(top)?;
     if gathering.gather(top, &record, depth)?.is_none() {
         return Ok(None);
     }
-    let Gathering { mut lines, mut hidden, outside, .. } = gathering;
+    let Gathering { mut lines, mut hidden, hide_links, outside, .. } = gathering;
     let is_partial = !hidden.is_empty();
     let may_not_be_listed = hidden.clone();
     hidden.extend(outside);
     if record.subtree.sums.shared_names > 0 {
         match lines.as_mut_slice() {
-            // As the store counts them: once, for the directory that is asked for.
-            [line] if !is_partial => line.own = own_with_links(ledger, top, &record)?,
+            _ if may_not_be_listed.contains(&top) => {}
+            // As the store counts them: once, for the directory that is asked for; but for those of which names are hidden.
+            [line] => {
+                line.own = own_with_links(ledger, top, &record)?;
+                count_links_in_sight(ledger, line, &hidden, hide_links)?;
+            }
             lines => count_links_once(ledger, top, lines, &hidden)?,
         }
     }
     let leads_out = lines.last().is_some_and(|line| line.totals.sums.freed_blocks < line.totals.sums.blocks);
     Ok(Some(View { lines, is_partial, hidden: may_not_be_listed, leads_out }))
-}
-
-/// A directory without those in it, each inode that it names once.
-fn own_with_links(ledger: &Ledger, slot: Slot, record: &Record) -> Result<Sums, StoreError> {
-    let subvolume = ledger.nodes.id(slot).subvolume;
-    let mut own = record.own.sums;
-    for &ino in &record.links.iter().copied().collect::<BTreeSet<u64>>() {
-        if let Some(linked) = ledger.linked(LinkKey { subvolume, ino })? {
-            own += linked.weight;
-        }
-    }
-    Ok(own)
 }
 
 struct Gathering<'a> {
@@ -141,6 +135,8 @@ struct Gathering<'a> {
     above: HashSet<Slot>,
     lines: Vec<Line>,
     hidden: Vec<Slot>,
+    /// Those of them below which there are names of inodes that have several.
+    hide_links: Vec<Slot>,
     /// What may still be looked at.
     left: Most,
 }
@@ -192,6 +188,9 @@ impl<'a> Gathering<'a> {
         let mut children = Children::Named(Vec::new().into_iter());
         if self.may_list.is_some_and(|may_list| !may_list(slot, &record.access)) {
             self.hidden.push(slot);
+            if record.subtree.sums.shared_names > 0 {
+                self.hide_links.push(slot);
+            }
             line.totals = Totals { sums: record.itself(), extremes: Extremes::default() };
             line.own = record.itself();
         } else if left > 0 || self.hides(slot, record) {
@@ -244,96 +243,5 @@ impl Children<'_> {
             Children::Named(named) => named.next().map(Ok),
             Children::AsTheyCome(slots) => slots.next().map(|slot| Ok((slot, ledger.record(slot)?))),
         }
-    }
-}
-
-/// The store counts an inode with several names once in each directory that is asked for. Lines count it once in all, where its
-/// first name is; and names that may not be seen count nowhere.
-fn count_links_once(ledger: &Ledger, top: Slot, lines: &mut [Line], hidden: &[Slot]) -> Result<(), StoreError> {
-    let nodes = &ledger.nodes;
-    let hidden: HashSet<Slot> = hidden.iter().copied().collect();
-    let is_hidden = |slot: Slot| nodes.upwards(slot).take_while(|&at| at != top).any(|at| hidden.contains(&at));
-    let by_slot: HashMap<Slot, usize> = lines.iter().enumerate().map(|(at, line)| (line.slot, at)).collect();
-    let mut keys = BTreeSet::new();
-    for slot in nodes.subtree(top) {
-        if nodes.has_links(slot) {
-            let subvolume = nodes.id(slot).subvolume;
-            keys.extend(ledger.record(slot)?.links.into_iter().map(|ino| LinkKey { subvolume, ino }));
-        }
-    }
-    let mut orders = Orders { ledger, top, names: HashMap::new() };
-    for key in keys {
-        let Some(linked) = ledger.linked(key)? else { continue };
-        let mut change: BTreeMap<usize, Sums> = BTreeMap::new();
-        let mut add = |slot: Slot, sums: Sums| {
-            for at in nodes.upwards(slot) {
-                if let Some(&line) = by_slot.get(&at) {
-                    *change.entry(line).or_default() += sums;
-                }
-                if at == top {
-                    break;
-                }
-            }
-        };
-        // Where a name is hidden, what is seen isn't all of it.
-        let is_cut = linked.places.iter().any(|&place| is_hidden(place));
-        let freed = |sums: Sums| if is_cut { sums.freed_blocks } else { 0 };
-        // What was added on its account goes, and comes where it counts.
-        for &(slot, sums) in &linked.charges {
-            if nodes.contains(top, slot) && !is_hidden(slot) {
-                add(slot, -Sums { freed_blocks: freed(sums), ..sums });
-                if let Some(&line) = by_slot.get(&slot) {
-                    lines[line].own -= Sums { freed_blocks: 0, ..sums };
-                }
-            }
-        }
-        let mut first: Option<Slot> = None;
-        for &place in &linked.places {
-            if nodes.contains(top, place) && !is_hidden(place) {
-                first = match first {
-                    Some(before) if !orders.is_before(place, before)? => Some(before),
-                    _ => Some(place),
-                };
-            }
-        }
-        if let Some(place) = first {
-            let one = Sums { freed_blocks: 0, shared_names: 0, ..linked.weight };
-            add(place, one);
-            if let Some(&line) = by_slot.get(&place) {
-                lines[line].own += one;
-            }
-        }
-        for (line, sums) in change {
-            lines[line].totals.sums += sums;
-        }
-    }
-    Ok(())
-}
-
-/// Which of two directories comes first among the lines, by their names from the top down. Each comes after those in it.
-struct Orders<'a> {
-    ledger: &'a Ledger,
-    top: Slot,
-    names: HashMap<Slot, Vec<u8>>,
-}
-
-impl Orders<'_> {
-    fn is_before(&mut self, one: Slot, other: Slot) -> Result<bool, StoreError> {
-        let way = |slot| -> Vec<Slot> { self.ledger.nodes.upwards(slot).take_while(|&at| at != self.top).collect() };
-        let (one, other) = (way(one), way(other));
-        let same = one.iter().rev().zip(other.iter().rev()).take_while(|(one, other)| one == other).count();
-        match (one.iter().rev().nth(same), other.iter().rev().nth(same)) {
-            (Some(&one), Some(&other)) => Ok(self.name(one)? < self.name(other)?),
-            (deeper, _) => Ok(deeper.is_some()),
-        }
-    }
-
-    fn name(&mut self, slot: Slot) -> Result<Vec<u8>, StoreError> {
-        if let Some(name) = self.names.get(&slot) {
-            return Ok(name.clone());
-        }
-        let name = self.ledger.record(slot)?.name;
-        self.names.insert(slot, name.clone());
-        Ok(name)
     }
 }
