@@ -70,6 +70,27 @@ pub struct Question {
     pub progress: bool,
 }
 
+impl Question {
+    /// For one directory alone, exactly.
+    pub fn plain() -> Question {
+        Question {
+            path: None,
+            inode: None,
+            depth: 0,
+            freshness: Freshness::Exact,
+            one_file_system: false,
+            since: None,
+            by: None,
+            list: None,
+            page: None,
+            portion: None,
+            takes_portions: false,
+            max_ms: None,
+            progress: false,
+        }
+    }
+}
+
 /// A directory as `stat` tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inode {

@@ -589,24 +589,3 @@ impl Read for Receiving<'_> {
         Ok(bytes)
     }
 }
-
-impl Question {
-    /// For one directory alone, exactly.
-    pub fn plain() -> Question {
-        Question {
-            path: None,
-            inode: None,
-            depth: 0,
-            freshness: Freshness::Exact,
-            one_file_system: false,
-            since: None,
-            by: None,
-            list: None,
-            page: None,
-            portion: None,
-            takes_portions: false,
-            max_ms: None,
-            progress: false,
-        }
-    }
-}
