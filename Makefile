@@ -305,7 +305,7 @@ $(TARGET)/tools/moto/$(MOTO):
 pjdfstest: deps
 	@test -x $(TARGET)/tools/bin/pjdfstest || $(CARGO) install pjdfstest --version '^$(PJDFSTEST)' --locked --root $(TARGET)/tools
 	$(CARGO) build --bin onesweep
-	crates/cli/tests/pjdfstest/run $(TARGET)/debug/onesweep $(TARGET)/tools/bin/pjdfstest
+	for fs in ext4 xfs btrfs; do crates/cli/tests/pjdfstest/run $(TARGET)/debug/onesweep $(TARGET)/tools/bin/pjdfstest $$fs || exit; done
 
 # What a user would call, without optimisation: `cargo install`, `make wheel` and `pip install .`.
 install-test: $(PYTHON_ENV)/made

@@ -22,7 +22,7 @@ fn a_small_run_prints_its_tables_and_keeps_its_figures() {
     for row in [
         "dfs-small\n",
         "| aggregate layout score at the end, % |",
-        "| table 3: blocks of inodes",
+        "| table 3, where a region is written: blocks of inodes",
         "| dirty blocks flushed |",
     ] {
         assert!(printed.contains(row), "{printed}");

@@ -10,7 +10,7 @@
 use std::{
     env,
     ffi::OsStr,
-    fs::{self, DirBuilder, File, Metadata, Permissions},
+    fs::{self, DirBuilder, File, Permissions},
     hash::{BuildHasher, Hasher, RandomState},
     io,
     os::{
@@ -127,7 +127,7 @@ fn folder_below(parent: &Path) -> io::Result<PathBuf> {
         return Err(io::Error::other("LD_PRELOAD can't hold such a name"));
     }
     for above in parent.ancestors() {
-        check(&fs::symlink_metadata(above)?)?;
+        check(above)?;
     }
     let folder = parent.join(FOLDER);
     match DirBuilder::new().mode(FOLDER_MODE).create(&folder) {
@@ -135,25 +135,25 @@ fn folder_below(parent: &Path) -> io::Result<PathBuf> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
-    check(&fs::symlink_metadata(&folder)?)?;
+    check(&folder)?;
     clear(&folder);
     Ok(folder)
 }
 
 /// Fails unless root and this user alone can make, rename and remove what is in a directory. Where all may write and a sticky bit
 /// keeps them from what others have made there, a name that is free again is anybody's.
-fn check(directory: &Metadata) -> io::Result<()> {
-    let owner = directory.uid();
-    let problem = if !directory.is_dir() {
-        "it is no directory"
-    } else if owner != 0 && owner != user::effective_uid() {
-        "a directory on its way belongs to another user"
-    } else if directory.mode() & 0o022 != 0 {
-        "others can write to a directory on its way"
+fn check(directory: &Path) -> io::Result<()> {
+    let facts = fs::symlink_metadata(directory)?;
+    let problem = if !facts.is_dir() {
+        "is no directory"
+    } else if facts.uid() != 0 && facts.uid() != user::effective_uid() {
+        "belongs to another user"
+    } else if facts.mode() & 0o022 != 0 {
+        "can be written to by others"
     } else {
         return Ok(());
     };
-    Err(io::Error::other(problem))
+    Err(io::Error::other(format!("{} {problem}", directory.display())))
 }
 
 fn create_in(folder: &Path, kind: &Kind) -> io::Result<(File, Name)> {
@@ -237,7 +237,8 @@ mod tests {
         let above = below.parent().unwrap();
         for mode in [0o1777, 0o770, 0o702] {
             fs::set_permissions(above, Permissions::from_mode(mode)).unwrap();
-            assert!(refusal(&below).contains("others can write"), "{mode:o}");
+            let problem = format!("{} can be written to by others", above.display());
+            assert!(refusal(&below).contains(&problem), "{mode:o}");
         }
         fs::set_permissions(above, Permissions::from_mode(0o755)).unwrap();
         chown(above, Some(65_534), None).unwrap();

@@ -80,7 +80,7 @@ fn read(page: &str) -> Page {
 const MACHINE: &str = r#"
 set -euo pipefail
 root=$1
-mount -t tmpfs -o size=2G guide "$root"
+mount -t tmpfs -o size=2G,mode=755 guide "$root"
 for dir in /bin /sbin /lib* /usr /opt; do
     if [ -L "$dir" ]; then cp -P "$dir" "$root$dir"; continue; fi
     mkdir "$root$dir"; mount --rbind "$dir" "$root$dir"; mount -o remount,bind,ro "$root$dir"

@@ -18,6 +18,7 @@ pub(super) mod ready;
 mod rights;
 mod settings;
 mod sockets;
+mod standstill;
 
 use std::{
     io::{self, Write},

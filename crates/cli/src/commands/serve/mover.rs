@@ -31,7 +31,7 @@ use onesweep_sys::{
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{log, moves, settings};
+use super::{log, moves, settings, standstill::Standstill};
 use crate::{
     args::{Relocate, ServeArgs, ServeSettings},
     message,
@@ -67,6 +67,16 @@ enum Volume {
     Xfs(Box<Moving<Xfs>>),
 }
 
+impl Volume {
+    /// Directories.
+    fn waiting(&self) -> usize {
+        match self {
+            Volume::Ext4(moving) => moving.follower.waiting(),
+            Volume::Xfs(moving) => moving.follower.waiting(),
+        }
+    }
+}
+
 /// Is the mover, until the daemon is gone.
 pub(super) fn run(args: &ServeArgs) -> Result<u8, Failure> {
     let failed = |error: io::Error| Failure::told(format!("the mover cannot go on: {}", message::why(&error)));
@@ -89,6 +99,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<u8, Failure> {
     let control = listen().map_err(failed)?;
     let began = Instant::now();
     let mut volumes = volumes(&settings);
+    let mut standstill = Standstill::default();
     loop {
         match control.reload.recv_timeout(HEAR_EVERY) {
             Err(RecvTimeoutError::Disconnected) => return Ok(0),
@@ -108,6 +119,15 @@ pub(super) fn run(args: &ServeArgs) -> Result<u8, Failure> {
             Volume::Ext4(moving) => moving.go_on(began.elapsed(), &may_move),
             Volume::Xfs(moving) => moving.go_on(began.elapsed(), &may_move),
         });
+        let waiting: usize = volumes.iter().map(Volume::waiting).sum();
+        let part = pressure::of_disks().ok().filter(|&part| is_busy(Ok(part), most) && waiting > 0);
+        if standstill.is_to_be_told(began.elapsed(), part.is_some()) {
+            let part = part.unwrap_or_default() * 100.0;
+            tracing::warn!(
+                "nothing has been moved for ten minutes or more, and {waiting} directories wait: programs wait for disks for \
+                 {part:.0} % of the time, and relocate-pressure is {most}"
+            );
+        }
     }
 }
 
