@@ -33,15 +33,17 @@ impl Watch {
         Ok(Watch { group, root, buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Tells of each directory that was written to since the last time, maybe more than once. When the kernel's queue was full, some are
-    /// missing.
+    /// Tells of each directory that was written to since the last time, maybe more than once. True when the kernel's queue was full, so that
+    /// some are missing.
     ///
     /// # Errors
     ///
     /// Those of reading from the kernel.
-    pub fn hear(&mut self, mut each: impl FnMut(FileHandle)) -> io::Result<()> {
+    pub fn hear(&mut self, mut each: impl FnMut(FileHandle)) -> io::Result<bool> {
         let own = i32::try_from(std::process::id()).unwrap_or_default();
+        let mut are_missing = false;
         let mut tell = |event: onesweep_sys::fanotify::Event| {
+            are_missing |= event.happened.contains(Happened::OVERFLOW);
             // A group that is told of directories alone is told of them as objects.
             if event.pid != own
                 && let Some(directory) = event.directory.or(event.object)
@@ -50,7 +52,7 @@ impl Watch {
             }
         };
         while self.group.read(&mut self.buffer, &mut tell)? {}
-        Ok(())
+        Ok(are_missing)
     }
 
     /// Where a directory is now, as this process sees it; `None` when it is gone.
@@ -74,4 +76,34 @@ impl Watch {
 fn is_gone(error: &io::Error) -> bool {
     const ESTALE: i32 = 116;
     error.raw_os_error() == Some(ESTALE) || error.kind() == io::ErrorKind::NotADirectory
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_could_not_keep_is_known_to_be_missing() {
+        let bound = fs::read_to_string("/proc/sys/fs/fanotify/max_queued_events");
+        let Some(bound) = bound.ok().and_then(|bound| bound.trim().parse::<u32>().ok()) else { return };
+        // Somebody has raised it: that many directories take too long.
+        if onesweep_sys::user::effective_uid() != 0 || bound > 1 << 15 {
+            return;
+        }
+        let tree = tempfile::tempdir_in("/dev/shm").unwrap();
+        let mut watch = Watch::start(tree.path()).unwrap();
+        let write = |name: u32| {
+            let directory = tree.path().join(name.to_string());
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("file"), "x").unwrap();
+        };
+        write(0);
+        assert!(!watch.hear(|_| {}).unwrap());
+        (0..=bound).for_each(write);
+        assert!(watch.hear(|_| {}).unwrap());
+        write(0);
+        assert!(!watch.hear(|_| {}).unwrap());
+    }
 }

@@ -60,6 +60,8 @@ struct Moving<H> {
     watch: Watch,
     host: H,
     follower: Follower<FileHandle>,
+    /// That writes were missed.
+    has_told_of_missing: bool,
 }
 
 enum Volume {
@@ -197,12 +199,12 @@ fn volume(path: &Path, settings: &ServeSettings, devices: &mut Vec<u64>) -> Resu
     match chosen {
         Chosen::Ext4(host) => {
             let block_bytes = host.block_bytes();
-            let moving = Moving { path, dev, block_bytes, watch, host: *host, follower };
+            let moving = Moving { path, dev, block_bytes, watch, host: *host, follower, has_told_of_missing: false };
             Ok(Some(Volume::Ext4(Box::new(moving))))
         }
         Chosen::Xfs(host) => {
             let block_bytes = host.block_bytes();
-            let moving = Moving { path, dev, block_bytes, watch, host, follower };
+            let moving = Moving { path, dev, block_bytes, watch, host, follower, has_told_of_missing: false };
             Ok(Some(Volume::Xfs(Box::new(moving))))
         }
         Chosen::Shown(_, refusal) => Err(refusal.to_string()),
@@ -212,9 +214,20 @@ fn volume(path: &Path, settings: &ServeSettings, devices: &mut Vec<u64>) -> Resu
 impl<H: Mounted> Moving<H> {
     /// False when nothing more can be done there.
     fn go_on(&mut self, now: Duration, may_move: &dyn Fn() -> bool) -> bool {
-        if let Err(error) = self.watch.hear(|directory| self.follower.written(directory, now)) {
-            tracing::error!("{}: cannot hear of writes: {}", message::path_text(&self.path), message::why(&error));
-            return false;
+        let path = message::path_text(&self.path);
+        match self.watch.hear(|directory| self.follower.written(directory, now)) {
+            Err(error) => {
+                tracing::error!("{path}: cannot hear of writes: {}", message::why(&error));
+                return false;
+            }
+            Ok(true) if !self.has_told_of_missing => {
+                self.has_told_of_missing = true;
+                tracing::warn!(
+                    "{path}: more was written at a time than the kernel tells of; some directories are put in order when files \
+                     in them are written again"
+                );
+            }
+            Ok(_) => {}
         }
         // What is moved keeps the disk busy, too: so it is asked before each directory, and each region.
         while may_move()
