@@ -18,6 +18,8 @@ use crate::kinds::{Kind, OnBtrfs, OnExt4, OnXfs, OnXfsExchange, OnXfsWhole, OnXf
 use crate::tree::{Kept, bytes, kept, pack, scatter, sync};
 
 const MIB: u64 = 1 << 20;
+/// Of each writer, at least.
+const STEPS: u64 = 4000;
 
 /// A xorshift: a writer's steps.
 struct Steps(u64);
@@ -147,7 +149,7 @@ fn writers_and_two_movers_do_each_other_no_harm() {
 /// What was moved goes back while it is written, cut, renamed, removed, and moved by others.
 #[test]
 fn writers_two_movers_and_an_undo_do_each_other_no_harm() {
-    writers_and_two_movers_and::<OnExt4>(|directory, goes_on| {
+    writers_and_two_movers_and::<OnExt4>(|directory, goes_on, is_enough| {
         let (mut back, mut left) = (0, 0);
         while goes_on.load(Ordering::Relaxed) {
             let mut mover = host(directory);
@@ -162,9 +164,10 @@ fn writers_two_movers_and_an_undo_do_each_other_no_harm() {
                 (back, left) = (back + undone.files, left + undone.left.len());
                 forget(&mut host(directory), &id).unwrap();
             }
+            is_enough.store(back > 100 && left > 0, Ordering::Relaxed);
         }
         eprintln!("{back} files went back, {left} were left");
-        assert!(back > 10 && left > 0, "{back} went back, {left} were left");
+        assert!(back > 100 && left > 0, "{back} went back, {left} were left");
     });
 }
 
@@ -198,11 +201,20 @@ fn rules(region: u64) -> Rules {
 }
 
 fn writers_and_two_movers<K: Kind>() {
-    writers_and_two_movers_and::<K>(|_, _| {});
+    writers_and_two_movers_and::<K>(|_, _, is_enough| is_enough.store(true, Ordering::Relaxed));
 }
 
-/// With somebody else beside them, until the writers have ended.
-fn writers_and_two_movers_and<K: Kind>(somebody: impl Fn(&Path, &AtomicBool) + Sync) {
+/// Whatever becomes of who holds it, nobody waits for him any longer.
+struct Enough<'a>(&'a AtomicBool);
+
+impl Drop for Enough<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// With somebody else beside them: while the first goes on; the writers don't end before he says by the second that it is enough.
+fn writers_and_two_movers_and<K: Kind>(somebody: impl Fn(&Path, &AtomicBool, &AtomicBool) + Sync) {
     if !is_root() {
         return;
     }
@@ -223,9 +235,8 @@ fn writers_and_two_movers_and<K: Kind>(somebody: impl Fn(&Path, &AtomicBool) + S
     };
     let before = only_still(kept(&directory));
 
-    let goes_on = AtomicBool::new(true);
-    let moved = AtomicU64::new(0);
-    let steps: u64 = 4000;
+    let (goes_on, is_enough) = (AtomicBool::new(true), AtomicBool::new(false));
+    let (moved, steps) = (AtomicU64::new(0), AtomicU64::new(0));
     let (writers, direct, through_mappings) = thread::scope(|scope| {
         let movers: Vec<_> = (0..2_u64)
             .map(|mover| {
@@ -243,17 +254,22 @@ fn writers_and_two_movers_and<K: Kind>(somebody: impl Fn(&Path, &AtomicBool) + S
                 })
             })
             .collect();
-        let somebody = scope.spawn(|| somebody(&directory, &goes_on));
+        let somebody = scope.spawn(|| {
+            let _enough = Enough(&is_enough);
+            somebody(&directory, &goes_on, &is_enough);
+        });
         let direct = scope.spawn(|| write_directly(&directory, &source, DIRECT, &goes_on));
         let through_mappings = scope.spawn(|| write_through_mappings(&mapped, MAPPED, &goes_on));
         let writers: Vec<_> = (0..2)
             .map(|number| {
-                let directory = &directory;
+                let (directory, steps, is_enough) = (&directory, &steps, &is_enough);
                 scope.spawn(move || {
-                    let mut writer = Writer::new(directory, number, K::CLONES);
-                    for _ in 0..steps {
+                    let (mut writer, mut done) = (Writer::new(directory, number, K::CLONES), 0);
+                    while done < STEPS || !is_enough.load(Ordering::Relaxed) {
                         writer.step();
+                        done += 1;
                     }
+                    steps.fetch_add(done, Ordering::Relaxed);
                     writer
                 })
             })
@@ -264,7 +280,8 @@ fn writers_and_two_movers_and<K: Kind>(somebody: impl Fn(&Path, &AtomicBool) + S
         somebody.join().unwrap();
         (writers, direct.join().unwrap(), through_mappings.join().unwrap())
     });
-    eprintln!("{} moves beside {} steps of writers", moved.load(Ordering::Relaxed), 2 * steps);
+    let steps = steps.load(Ordering::Relaxed);
+    eprintln!("{} moves beside {steps} steps of writers", moved.load(Ordering::Relaxed));
     assert!(moved.load(Ordering::Relaxed) > 100);
 
     let check = || {
