@@ -1,6 +1,7 @@
 //! What `onesweep serve --http` answers: to whom, and how much. The page itself is looked at by `web/tests`.
 
 use std::{
+    collections::HashSet,
     ffi::OsStr,
     fs::{self, File},
     io::{BufRead, BufReader, Read, Write},
@@ -8,6 +9,8 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
 };
 
 use serde_json::Value;
@@ -368,6 +371,60 @@ fn what_is_hidden_is_as_if_it_were_not_there() {
     fs::set_permissions(above, mode).expect("a mode");
     assert_eq!(closed, (none.clone(), none));
     assert_eq!(ask(&root.join("a")).0, 200);
+}
+
+/// Others have their turn while they are looked at, and may change them.
+#[test]
+fn very_many_in_one_are_looked_at_between_changes() {
+    const MANY: u64 = 25_000;
+    root_test!();
+    let image = Image::new(Fs::Ext4, 1 << 30);
+    let (wide, shown) = (image.root().join("wide"), 20_u64);
+    let directory = |number: u64| wide.join(format!("d{number}"));
+    (0..MANY).for_each(|number| fs::create_dir_all(directory(number)).expect("a directory"));
+    for number in 0..shown {
+        fs::write(directory(number * 1000).join("file"), vec![1; 10_000 + number as usize]).expect("a file");
+    }
+    crate::tree::sync(&wide);
+    let web = Web::start(&image, &[]);
+    let query = format!("path={}&limit={shown}&by=bytes", wide.display());
+    let at_rest = || {
+        let listing = web.listing(&web.nobody, &query);
+        let largest: Vec<_> = (0..shown).rev().map(|number| format!("d{}", number * 1000)).collect();
+        let children = listing["children"].as_array().expect("a list");
+        assert!(children.iter().map(|child| child["name"].as_str().expect("a name")).eq(&largest), "{children:?}");
+        assert_eq!(listing["rest"]["count"], MANY - shown);
+        assert_eq!(figures(&listing["total"]), du(NOBODY, &wide));
+        let parts = children.iter().map(|child| figures(&child["total"]));
+        let parts = parts.chain([figures(&listing["own"]), figures(&listing["rest"]["total"])]);
+        let sum = parts.fold([0; 3], |sum, part| [0, 1, 2].map(|at| sum[at] + part[at]));
+        assert_eq!(sum, figures(&listing["total"]));
+    };
+    at_rest();
+    // Half of those that aren't shown go and come and go, so that their numbers in the store are given to others.
+    let changing: Vec<u64> = (0..MANY).filter(|number| number % 1000 != 0 && number % 2 == 1).collect();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for &number in changing.iter().take(5000) {
+                fs::remove_dir(directory(number)).expect("it is empty");
+                fs::create_dir(wide.join(format!("other{number}"))).expect("a directory");
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mut asked = 0;
+        while asked < 3 || !is_over.load(Ordering::Relaxed) {
+            let listing = web.listing(&web.nobody, &query);
+            let told = listing["children"].as_array().expect("a list");
+            let names: HashSet<_> = told.iter().map(|child| child["name"].as_str().expect("a name")).collect();
+            assert_eq!((names.len(), told.len()), (shown as usize, shown as usize));
+            assert!((0..shown).all(|number| names.contains(format!("d{}", number * 1000).as_str())), "{names:?}");
+            let count = listing["rest"]["count"].as_u64().expect("a number");
+            assert!((MANY - shown - 5000..=MANY - shown).contains(&count), "{count}");
+            asked += 1;
+        }
+    });
+    at_rest();
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! Each directory counts as if it were asked for alone. So what is shown before and after entering one is the same, and an
 //! answer costs what its directory holds, whatever lies below; but an inode with names in several of them counts in each.
+//!
+//! Where a directory has very many in it, others have their turn while they are looked at: each is told as it was at its moment.
 
 use std::{
     cmp::Reverse,
@@ -43,6 +45,9 @@ impl Measure {
         }
     }
 }
+
+/// So many directories are looked at before others have their turn: some 10 ms.
+const LOOKS_MAX: usize = 10_000;
 
 /// Directories that are told of by name, at most.
 pub const LARGEST_MAX: usize = 1000;
@@ -154,11 +159,15 @@ impl Server {
     ) -> Result<Listing, Refusal> {
         let volumes = self.volumes();
         let reached = self.reach(&volumes, (asker, question), file)?;
-        let (row, is_partial, is_denied) = row(&reached, asker, reached.slot)?;
-        let (children, rest) = match children_by {
-            Some((limit, measure)) if !is_denied => children(&reached, asker, limit, measure)?,
-            _ => (Vec::new(), Rest::default()),
+        let is_open =
+            *asker == Asker::Everything || reached.may_list(asker, reached.slot, &reached.record(reached.slot)?.access);
+        let (reached, largest, rest) = match children_by {
+            Some((limit, measure)) if is_open => largest(reached, asker, limit, measure)?,
+            _ => (reached, Vec::new(), Rest::default()),
         };
+        let (row, is_partial, is_denied) = row(&reached, asker, reached.slot)?;
+        // It may have been closed meanwhile.
+        let (children, rest) = if is_denied { Default::default() } else { (children(&reached, asker, largest)?, rest) };
         let head = reached.head(1, is_partial);
         let top = top_of(&reached)?;
         Ok(Listing {
@@ -197,35 +206,57 @@ fn row(reached: &Reached<'_>, asker: &Asker, slot: Slot) -> Result<(Row, bool, b
     Ok((Row::of(line, &record.name, is_partial), is_partial, is_denied))
 }
 
-fn children(
-    reached: &Reached<'_>,
+/// The largest directories in one, the largest first, and what all others come to.
+fn largest<'a>(
+    mut reached: Reached<'a>,
     asker: &Asker,
     limit: usize,
     measure: Measure,
-) -> Result<(Vec<Child>, Rest), Refusal> {
-    let nodes = &reached.tracked.ledger().nodes;
+) -> Result<(Reached<'a>, Vec<Slot>, Rest), Refusal> {
     let (mut kept, mut rest, mut count) = (BinaryHeap::new(), Sums::default(), 0);
-    for child in nodes.children(reached.slot) {
-        let View { lines, is_partial, .. } = reached.view(asker, child, 0)?;
-        let mut sums = lines.last().map(|line| line.totals.sums).unwrap_or_default();
-        if is_partial {
-            sums.freed_blocks = 0;
+    let all: Vec<Slot> = reached.tracked.ledger().nodes.children(reached.slot).collect();
+    for (turn, portion) in all.chunks(LOOKS_MAX).enumerate() {
+        if turn > 0 {
+            reached = reached.give_way().ok_or(Refusal::NotTracked)?;
         }
-        kept.push((Reverse(measure.of(&sums)), child, sums.fields()));
-        if kept.len() > limit
-            && let Some((_, _, smallest)) = kept.pop()
-        {
-            rest += Sums::of_fields(smallest);
-            count += 1;
+        for &child in portion {
+            if !is_in(&reached, child) {
+                continue;
+            }
+            let View { lines, is_partial, .. } = reached.view(asker, child, 0)?;
+            let mut sums = lines.last().map(|line| line.totals.sums).unwrap_or_default();
+            if is_partial {
+                sums.freed_blocks = 0;
+            }
+            kept.push((Reverse(measure.of(&sums)), child, sums.fields()));
+            if kept.len() > limit
+                && let Some((_, _, smallest)) = kept.pop()
+            {
+                rest += Sums::of_fields(smallest);
+                count += 1;
+            }
         }
     }
+    let largest = kept.into_sorted_vec().into_iter().map(|(_, slot, _)| slot).collect();
+    Ok((reached, largest, Rest { count, total: Figures::of(&rest) }))
+}
+
+/// Whether a directory is one of those in the one that was asked for.
+fn is_in(reached: &Reached<'_>, slot: Slot) -> bool {
+    let nodes = &reached.tracked.ledger().nodes;
+    nodes.is_used(slot) && nodes.parent(slot) == Some(reached.slot)
+}
+
+/// They are told of by name.
+fn children(reached: &Reached<'_>, asker: &Asker, largest: Vec<Slot>) -> Result<Vec<Child>, Refusal> {
+    let nodes = &reached.tracked.ledger().nodes;
     let mut unreadable: HashMap<Slot, u64> = HashMap::new();
     for below in reached.unreadable(asker)? {
         let child = nodes.upwards(below).take_while(|&at| at != reached.slot).last();
         child.into_iter().for_each(|child| *unreadable.entry(child).or_default() += 1);
     }
-    let mut children = Vec::with_capacity(kept.len());
-    for (_, slot, _) in kept.into_sorted_vec() {
+    let mut children = Vec::with_capacity(largest.len());
+    for slot in largest.into_iter().filter(|&slot| is_in(reached, slot)) {
         let (row, partial, denied) = row(reached, asker, slot)?;
         children.push(Child {
             name: row.name,
@@ -237,7 +268,7 @@ fn children(
             largest: row.largest,
         });
     }
-    Ok((children, Rest { count, total: Figures::of(&rest) }))
+    Ok(children)
 }
 
 /// The path of an open directory, as the kernel tells it.

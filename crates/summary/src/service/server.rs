@@ -77,8 +77,10 @@ pub struct Server {
 pub struct Served {
     path: PathBuf,
     volume: Arc<dyn FileSystem>,
-    shared: Arc<Shared<Arc<dyn FileSystem>, Fanotify>>,
+    shared: Arc<SharedByAll>,
 }
+
+type SharedByAll = Shared<Arc<dyn FileSystem>, Fanotify>;
 
 impl Served {
     /// Known to people by that path. Nothing is known yet of what has changed.
@@ -347,7 +349,7 @@ impl Server {
         let access = tracked.record(slot).map_err(refusal)?.access;
         let is_denied = seen.is_some_and(|viewer| !viewer.may_list(id, &access));
         let user = asker.user();
-        Ok(Reached { volume, tracked, slot, answer, is_denied, user })
+        Ok(Reached { volume, shared: &served.shared, tracked, slot, answer, is_denied, user })
     }
 }
 
@@ -438,6 +440,7 @@ impl Viewer for Eyes<'_> {
 /// A directory that was asked for, and its file system, of which nobody else is told anything meanwhile.
 pub(super) struct Reached<'a> {
     volume: &'a dyn FileSystem,
+    shared: &'a SharedByAll,
     pub(super) tracked: Held<'a>,
     pub(super) slot: Slot,
     answer: Answer,
@@ -448,6 +451,16 @@ pub(super) struct Reached<'a> {
 }
 
 impl Reached<'_> {
+    /// Lets all others have their turn, then goes on with what is stored by then; nothing where the directory is gone.
+    pub(super) fn give_way(self) -> Option<Self> {
+        let Reached { volume, shared, tracked, slot, answer, is_denied, user } = self;
+        let id = tracked.ledger().nodes.id(slot);
+        drop(tracked);
+        let tracked = Held::Shared(shared.shared());
+        let slot = tracked.ledger().nodes.find(id)?;
+        Some(Reached { volume, shared, tracked, slot, answer, is_denied, user })
+    }
+
     /// Whether the asker may list a directory.
     pub(super) fn may_list(&self, asker: &Asker, slot: Slot, access: &Access) -> bool {
         asker.may_list(access, || self.volume.access_list(self.tracked.ledger().nodes.id(slot)))

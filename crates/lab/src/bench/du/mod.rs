@@ -30,6 +30,7 @@ mod stage;
 mod still;
 mod storm;
 mod volume;
+mod wide;
 
 use std::path::PathBuf;
 
@@ -68,6 +69,8 @@ enum Case {
     Homes,
     /// Many directories, on a file system: memory, and a start after a pause.
     Many(&'static str),
+    /// A directory with very many in it.
+    Wide,
     /// Work on a source tree in memory, with a tracker and without.
     Cost,
     /// The same, of following what is written to move it, beside the tracker alone.
@@ -84,7 +87,7 @@ enum Case {
     Storm,
 }
 
-const CASES: [Case; 16] = [
+const CASES: [Case; 17] = [
     Case::Days("days-a", "ext4"),
     Case::Days("days-a", "xfs"),
     Case::Days("days-b", "ext4"),
@@ -94,6 +97,7 @@ const CASES: [Case; 16] = [
     Case::Many("ext4"),
     Case::Many("xfs"),
     Case::Many("btrfs"),
+    Case::Wide,
     Case::Cost,
     Case::CostOfFollowing,
     Case::CostOnDisk,
@@ -115,6 +119,7 @@ impl Case {
             Self::Still => "still".into(),
             Self::Homes => "homes".into(),
             Self::Many(fs) => format!("many-{fs}"),
+            Self::Wide => "wide".into(),
             Self::Cost => "cost".into(),
             Self::CostOfFollowing => "follow-cost".into(),
             Self::CostOnDisk => "disk-cost".into(),
@@ -142,6 +147,7 @@ impl Case {
             Self::Records => records::measure(order.scale, &order.programs, interrupt).map(Outcome::Records),
             Self::RecordsOnDisk => records::on_disk(order.scale, &order.programs, interrupt).map(Outcome::Records),
             Self::Storm => storm::measure(order.scale, &order.programs, interrupt).map(Outcome::Storm),
+            Self::Wide => wide::measure(order.scale, &order.programs, interrupt).map(Outcome::Wide),
             Self::Many(fs) => still::many(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),
         }
     }

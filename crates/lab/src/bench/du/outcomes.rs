@@ -100,6 +100,21 @@ pub(crate) struct Many {
     /// The root asked for while nothing changes.
     #[serde(default)]
     pub(crate) root_us: Option<f64>,
+    /// The page's look at the root.
+    #[serde(default)]
+    pub(crate) page_ms: Option<f64>,
+}
+
+/// A directory with very many in it, as the page shows it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Wide {
+    pub(crate) directories: u64,
+    /// Each look.
+    pub(crate) looks_ms: Vec<f64>,
+    /// Questions for another directory where nobody looks.
+    pub(crate) alone_us: Vec<f64>,
+    /// The same while somebody does.
+    pub(crate) beside_us: Vec<f64>,
 }
 
 /// What a step took.
@@ -205,6 +220,7 @@ pub(crate) enum Outcome {
     Still(Still),
     Homes(Homes),
     Many(Many),
+    Wide(Wide),
     Records(Records),
     Storm(Storm),
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::costs;
 use super::goals::{self, Outcomes as ByCase, is_plain, times};
-use super::outcomes::{Cost, Days, Many, Measured, Outcome, Outcomes, Still};
+use super::outcomes::{Cost, Days, Many, Measured, Outcome, Outcomes, Still, Wide};
 use super::peers::PEERS;
 use crate::bench::page::{Table, count, fs_name, number, spread};
 use crate::bench::plot::{Line, Lines, Pictures};
@@ -57,6 +57,7 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
             Outcome::Overwrite(overwrite) => costs::of_overwrite(overwrite),
             Outcome::Records(records) => costs::of_records(records, *case == "disk-records", pictures)?,
             Outcome::Storm(storm) => costs::of_storm(storm),
+            Outcome::Wide(wide) => of_wide(wide),
             Outcome::Days(_) | Outcome::Many(_) => String::new(),
         };
     }
@@ -166,9 +167,35 @@ fn of_still(still: &Still) -> String {
     text
 }
 
+fn of_wide(wide: &Wide) -> String {
+    let median = |all: &[f64]| statistics::spread(all.to_vec()).map_or("–".into(), |spread| number(spread.median));
+    let most = |all: &[f64]| number(all.iter().copied().fold(0.0, f64::max));
+    format!(
+        "\n### A directory with very many in it\n\nWhat the page shows of a directory with {} directories in it, the thousand largest \
+         and the sum of the others, takes {} ms in the median of {}, {} at most: the record of each is read. Whoever asks for another \
+         directory meanwhile waits {} µs in the median of {} questions, {} at most; {} and {} where nobody looks.\n",
+        count(wide.directories),
+        median(&wide.looks_ms),
+        wide.looks_ms.len(),
+        most(&wide.looks_ms),
+        median(&wide.beside_us),
+        count(wide.beside_us.len() as u64),
+        most(&wide.beside_us),
+        median(&wide.alone_us),
+        most(&wide.alone_us),
+    )
+}
+
 fn of_many(all: &[(&str, &Many)]) -> String {
     let heads = ["many directories", "first harvest"].into_iter().chain(PEERS.map(|peer| peer.name));
-    let heads = heads.chain(["restart", "for it were read", "memory (MiB)", "store (bytes a directory)", "root (µs)"]);
+    let heads = heads.chain([
+        "restart",
+        "for it were read",
+        "memory (MiB)",
+        "store (bytes a directory)",
+        "root (µs)",
+        "its page (ms)",
+    ]);
     let mut table = Table::new(&heads.collect::<Vec<_>>());
     for (case, many) in all {
         let fs = fs_name(case.trim_start_matches("many-"));
@@ -180,12 +207,14 @@ fn of_many(all: &[(&str, &Many)]) -> String {
         row.push(number(many.resident_kib as f64 / 1024.0));
         row.push(number(many.store_bytes as f64 / many.directories as f64));
         row.push(many.root_us.map_or("–".into(), number));
+        row.push(many.page_ms.map_or("–".into(), number));
         table.row(row);
     }
     format!(
         "\n### Many directories, everything in memory\n\nSeconds by the clock. A restart is from the start to the first exact \
          answer, after a hundred directories have changed while no server ran. The root is asked for a thousand times, one after \
-         the other, while nothing changes: the median.\n\n{table}"
+         the other, while nothing changes: the median; and so for what the page shows of it, the root and the largest of those in \
+         it.\n\n{table}"
     )
 }
 
@@ -214,12 +243,19 @@ mod tests {
         };
         let programs = [("gdu".to_owned(), "Version:\t 5.22.0-1+b1".to_owned())].into();
         let machine = Machine { processors: "2 processors".into(), kernel: "6.18".into(), programs };
+        let wide = Wide {
+            directories: 1_000_000,
+            looks_ms: vec![700.0, 900.0, 800.0],
+            alone_us: vec![20.0, 30.0, 25.0],
+            beside_us: vec![40.0, 9000.0, 50.0, 60.0],
+        };
         let mut outcomes = Outcomes::default();
         for (case, scale, outcome) in [
             ("days-a-ext4", 1.0, Outcome::Days(days)),
             ("still", 1.0, Outcome::Still(Still { median_us: 25.0, ..Still::default() })),
             ("many-xfs", 0.1, Outcome::Many(Many::default())),
             ("homes", 1.0, Outcome::Homes(Homes::default())),
+            ("wide", 1.0, Outcome::Wide(wide)),
         ] {
             let measured = Measured { scale, commit: "abc".into(), machine: machine.clone(), outcome };
             outcomes.enter(case.into(), measured);
@@ -234,6 +270,8 @@ mod tests {
             "| server A, ext4: after a day, 0.1 % of directories changed | disk time, GNU du ÷ ours | over 100 | ≥ 100 |",
             "walk ÷ ours | – | ≥ 3 | 4.50 | met |",
             "inode tables | – | ≤ 1.3 | 1.20 | met |",
+            "a directory with 1,000,000 directories in it, the thousand largest",
+            "takes 800 ms in the median of 3, 900 at most",
         ] {
             assert!(text.contains(words), "{words}\n{text}");
         }

@@ -15,6 +15,7 @@ use super::outcomes::{Closed, Homes, Many, Still};
 use super::peers::{DU, PEERS, first_word};
 use super::served::Served;
 use super::volume::{self, Volume};
+use super::wide::looks;
 use crate::bench::calibration;
 use crate::bench::pipe;
 use crate::bench::work::Programs;
@@ -37,7 +38,7 @@ const ROUNDS: usize = 11;
 /// The user that asks among closed homes.
 const USER: u32 = 20_000;
 
-fn scaled(number: f64, scale: f64) -> u64 {
+pub(super) fn scaled(number: f64, scale: f64) -> u64 {
     (number * scale).round().max(1.0) as u64
 }
 
@@ -47,7 +48,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 /// Asks so often by one connection; the time of each.
-fn ask(socket: &Path, tree: &Path, times: usize) -> Result<Vec<Duration>, String> {
+pub(super) fn ask(socket: &Path, tree: &Path, times: usize) -> Result<Vec<Duration>, String> {
     let said = |error: std::io::Error| format!("{}: {error}", socket.display());
     let directory = File::open(tree).map_err(said)?;
     let mut client = Client::connect(socket).map_err(said)?;
@@ -169,6 +170,9 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
     ask(served.socket(), &volume.tree, 1)?;
     let resident_kib = served.resident_kib()?;
     let root_us = Some(median(ask(served.socket(), &volume.tree, QUESTIONS_OF_MANY)?).as_secs_f64() * 1e6);
+    let mut looks_ms = looks(served.socket(), &volume.tree, ROUNDS)?;
+    looks_ms.sort_unstable_by(f64::total_cmp);
+    let page_ms = looks_ms.get(ROUNDS / 2).copied();
     served.stop(interrupt)?;
     change(&paths)?;
     let began = Instant::now();
@@ -185,7 +189,18 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
     let store_bytes = bytes_in(&volume.scratch.file("store"))?;
     volume.end()?;
     let inodes = directories + directories / volume::FAN_OUT as u64;
-    Ok(Many { directories, inodes, first_s, walks_s, resident_kib, store_bytes, restart_s, restart_read, root_us })
+    Ok(Many {
+        directories,
+        inodes,
+        first_s,
+        walks_s,
+        resident_kib,
+        store_bytes,
+        restart_s,
+        restart_read,
+        root_us,
+        page_ms,
+    })
 }
 
 /// What others take, everything in memory: the median of three times, after one that brings it there.
