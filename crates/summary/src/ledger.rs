@@ -59,6 +59,8 @@ pub struct Merged {
     pub doubted: Vec<Slot>,
     /// Directories that name inodes which this one has shown to be changed: they show what these were, and have to be read again.
     pub outdated: Vec<Slot>,
+    /// Directories that were known, and were in another one.
+    pub moved: Vec<Slot>,
 }
 
 /// Where an inode has names.
@@ -301,7 +303,10 @@ impl Ledger {
                     merged.is_doubtful = true;
                     merged.doubted.extend(self.nodes.dirty_between(slot, child));
                 }
-                Some(child) => self.take_in(child, slot, name)?,
+                Some(child) => {
+                    self.take_in(child, slot, name)?;
+                    merged.moved.push(child);
+                }
                 None => match self.add(Some(slot), id, name) {
                     Some(child) => merged.new.push(child),
                     None => merged.is_doubtful = true,

@@ -149,6 +149,11 @@ pub trait Directories: Sync {
     /// For so many seconds after a change, blocks may change without anybody being told.
     fn settling_seconds(&self) -> i64;
 
+    /// A directory that has come into another one may have another time of its own by that, of which nobody is told.
+    fn moves_change_times(&self) -> bool {
+        false
+    }
+
     /// Until [`end_bulk`](Self::end_bulk) directories are read by what the file system says of many inodes at a time, where that is
     /// quicker and this says so. What changes after this call may not be seen in such a reading: all directories have to be heeded before.
     fn begin_bulk(&self) -> bool {
@@ -259,6 +264,10 @@ impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
 
     fn settling_seconds(&self) -> i64 {
         (**self).settling_seconds()
+    }
+
+    fn moves_change_times(&self) -> bool {
+        (**self).moves_change_times()
     }
 
     fn begin_bulk(&self) -> bool {

@@ -480,6 +480,11 @@ impl Directories for Volume {
         self.settling_seconds
     }
 
+    /// XFS changes the time of directories that are exchanged, for programs that heed nothing else.
+    fn moves_change_times(&self) -> bool {
+        self.kind == Kind::Xfs
+    }
+
     fn remounted(&self) -> Vec<NodeId> {
         let directories = self.mounts.changed_in(self.top());
         directories.iter().filter_map(|fd| self.node_of(fd.as_fd()).ok()).collect()

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use onesweep_summary::{
@@ -27,6 +27,7 @@ use onesweep_summary::{
     tracker::Fanotify,
     volume::Volume,
 };
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::Value;
 
 use crate::{
@@ -213,6 +214,41 @@ fn xfs_under_random_operations() {
 #[test]
 fn btrfs_under_random_operations() {
     random_operations(Fs::Btrfs);
+}
+
+/// XFS gives them another time by that, of which it tells nobody.
+fn exchanged_directories_have_the_time_that_they_have(fs: Fs) {
+    root_test!();
+    let image = Image::new(fs, 512 << 20);
+    let (one, other) = (image.root().join("a/one"), image.root().join("b/other"));
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for path in [&one, &other] {
+        fs::create_dir_all(path).expect("a directory");
+        File::open(path).expect("it opens").set_modified(long_ago).expect("a time");
+    }
+    let mut tracked = tracked(&image, ALL);
+    agrees(&mut tracked, &image.root(), "nothing");
+    renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE).expect("they change places");
+    for path in ["a", "b", ""].map(|name| image.root().join(name)) {
+        agrees(&mut tracked, &path, "an exchange");
+    }
+    fs::rename(image.root().join("a/one"), image.root().join("b/one")).expect("it moves");
+    agrees(&mut tracked, &image.root(), "a rename");
+}
+
+#[test]
+fn exchanged_directories_of_ext4_have_the_time_that_they_have() {
+    exchanged_directories_have_the_time_that_they_have(Fs::Ext4);
+}
+
+#[test]
+fn exchanged_directories_of_xfs_have_the_time_that_they_have() {
+    exchanged_directories_have_the_time_that_they_have(Fs::Xfs);
+}
+
+#[test]
+fn exchanged_directories_of_btrfs_have_the_time_that_they_have() {
+    exchanged_directories_have_the_time_that_they_have(Fs::Btrfs);
 }
 
 /// A file of declarations.

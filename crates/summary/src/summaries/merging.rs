@@ -45,6 +45,7 @@ pub(super) struct Merging<'a> {
     /// Until then times of files say nothing.
     doubtful_until: i64,
     are_told: bool,
+    moves_change_times: bool,
     facts: Facts,
     now: i64,
     /// Directories that have to be read again, when this is over.
@@ -76,6 +77,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub(super) fn merging(&mut self, count: Count, now: i64) -> (Merging<'_>, &D, &T) {
         let facts = Facts { count, ..self.facts.clone() };
         let (settling, are_told) = (self.directories.settling_seconds(), self.directories.changes_are_told());
+        let moves_change_times = self.directories.moves_change_times();
         let Self { ledger, directories, tracker, nowhere, open, aliens, relinked, unreadable, vanished, .. } = self;
         let Self { unsettled, readings, charged, large, doubted, entries_max, clock, told, .. } = self;
         let merging = Merging {
@@ -96,6 +98,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             clock: &**clock,
             doubtful_until: told.doubtful_until,
             are_told,
+            moves_change_times,
             facts,
             now,
             outdated: Vec::new(),
@@ -188,6 +191,9 @@ impl Merging<'_> {
         let doubted: Vec<Slot> = merged.doubted.into_iter().filter(|&at| nodes.counts(at).1 < count).collect();
         self.doubted.extend(doubted.iter().map(|&at| nodes.id(at)));
         self.outdated.extend(merged.outdated);
+        if self.moves_change_times {
+            self.outdated.extend(merged.moved.into_iter().filter(|&at| !self.ledger.nodes.is_dirty(at)));
+        }
         self.nowhere.extend(merged.missing.into_iter().map(|slot| Lost { slot, told: None }));
         if self.ledger.unwritten() >= UNWRITTEN_MAX {
             self.ledger.commit(&self.facts, false)?;

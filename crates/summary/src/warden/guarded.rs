@@ -247,6 +247,7 @@ pub struct Guarded {
     facts: VolumeFacts,
     method: Option<Method>,
     settling_seconds: i64,
+    moves_change_times: bool,
     sizes: SizesFollow,
     has_silent_overlays: AtomicBool,
     identity: Vec<u8>,
@@ -264,6 +265,7 @@ impl Guarded {
         let (root, dev, is_btrfs) = (id(from)?, from.unsigned()?, from.unsigned()? == 1);
         let method = METHODS.get(from.unsigned()? as usize).copied()?;
         let settling_seconds = from.signed()?;
+        let moves_change_times = from.unsigned()? == 1;
         let sizes = if from.unsigned()? == 1 { SizesFollow::Close } else { SizesFollow::Write };
         let identity = from.bytes()?.to_vec();
         Some(Guarded {
@@ -274,6 +276,7 @@ impl Guarded {
             facts: VolumeFacts { root, mount: None, dev, is_btrfs },
             method,
             settling_seconds,
+            moves_change_times,
             sizes,
             has_silent_overlays: AtomicBool::new(false),
             identity,
@@ -458,6 +461,10 @@ impl Directories for Guarded {
 
     fn settling_seconds(&self) -> i64 {
         self.settling_seconds
+    }
+
+    fn moves_change_times(&self) -> bool {
+        self.moves_change_times
     }
 
     fn begin_bulk(&self) -> bool {

@@ -234,6 +234,7 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
                     out.unsigned(u64::from(facts.is_btrfs));
                     out.unsigned(METHODS.iter().position(|&method| method == volume.method()).unwrap_or(0) as u64);
                     out.signed(volume.settling_seconds());
+                    out.unsigned(u64::from(volume.moves_change_times()));
                     out.unsigned(u64::from(volume.sizes_follow() == SizesFollow::Close));
                     out.bytes(&volume.identity()?);
                     send(stream, &out.0, Some(volume.top()))?;
