@@ -83,11 +83,18 @@ pub(super) fn listen(socket: &Path) -> Result<UnixListener, Failure> {
     Ok(listener)
 }
 
+/// Before another connection is taken, where one couldn't be.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Takes connections for ever.
 pub(super) fn accept(listener: &UnixListener, server: &Arc<Server>) {
     let places = Arc::new(Places::default());
     for connection in listener.incoming() {
-        let Ok(connection) = connection else { continue };
+        let Ok(connection) = connection else {
+            // No descriptors are left, say.
+            thread::sleep(PAUSE);
+            continue;
+        };
         let place = peer::user_of(connection.as_fd()).ok().and_then(|uid| Places::take(&places, uid));
         let Some(place) = place else { continue };
         // Who doesn't read keeps neither the place nor the answer.

@@ -17,7 +17,7 @@ const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// A family: name, unit, what it is, and its value; `None` where there is none.
 type Family = (&'static str, &'static str, &'static str, fn(&Listing, i64) -> Option<i64>);
 
-const FAMILIES: [Family; 9] = [
+const FAMILIES: [Family; 11] = [
     ("onesweep_directory_size_bytes", "bytes", "Bytes of all that is in it, as sizes tell them.", |listing, _| {
         Some(listing.total.bytes + listing.total.directory_bytes)
     }),
@@ -27,6 +27,12 @@ const FAMILIES: [Family; 9] = [
     ("onesweep_directory_files", "", "Regular files in it.", |listing, _| Some(listing.total.files)),
     ("onesweep_directory_directories", "", "Directories, itself among them.", |listing, _| {
         Some(listing.total.directories)
+    }),
+    ("onesweep_directory_others", "", "Symbolic links, sockets, pipes and devices in it.", |listing, _| {
+        Some(listing.total.others)
+    }),
+    ("onesweep_directory_largest_file_bytes", "bytes", "The size of the largest file in it.", |listing, _| {
+        listing.largest.and_then(|bytes| i64::try_from(bytes).ok())
     }),
     (
         "onesweep_directory_newest_change_timestamp_seconds",
@@ -142,10 +148,18 @@ mod tests {
             unreadable: 0,
             late: None,
             age: 10,
-            total: Figures { allocated, bytes: 5, directory_bytes: 7, files: 3, directories: 2, ..Figures::default() },
+            total: Figures {
+                allocated,
+                bytes: 5,
+                directory_bytes: 7,
+                files: 3,
+                directories: 2,
+                others: 1,
+                ..Figures::default()
+            },
             own: Figures::default(),
             newest,
-            largest: None,
+            largest: newest.map(|_| 4),
             children: Vec::new(),
             rest: Rest::default(),
         }
@@ -211,12 +225,16 @@ mod tests {
             "allocated_bytes",
             "files",
             "directories",
+            "others",
+            "largest_file_bytes",
             "newest_change_timestamp_seconds",
             "harvest_age_seconds",
         ];
-        assert_eq!(families.map(|family| of(family, "/srv")), [12, 4096, 3, 2, 80, 10].map(Some));
+        assert_eq!(families.map(|family| of(family, "/srv")), [12, 4096, 3, 2, 1, 4, 80, 10].map(Some));
         assert_eq!(of("allocated_bytes", "/a \"b\"\n\\c{}=,#"), Some(1));
-        assert_eq!(of("newest_change_timestamp_seconds", "/a \"b\"\n\\c{}=,#"), None);
+        for family in ["newest_change_timestamp_seconds", "largest_file_bytes"] {
+            assert_eq!(of(family, "/a \"b\"\n\\c{}=,#"), None);
+        }
         let odd = "/a \"b\"\n\\c{}=,#";
         assert_eq!(["/srv", odd].map(|path| of("exact", path)), [Some(1), Some(0)]);
         assert_eq!(["/srv", odd].map(|path| of("open_files_age_seconds", path)), [None, Some(40)]);
