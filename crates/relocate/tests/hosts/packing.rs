@@ -55,7 +55,8 @@ pub(crate) fn a_scattered_directory_comes_to_lie_side_by_side<K: Kind>() {
             took.as_millis()
         );
         assert!(report.ended.is_none() && report.torn.is_empty() && report.stayed.is_empty(), "{report:?}");
-        // Small regions may lie side by side, too, and leave nothing to gain for large ones.
+        // Small regions may lie side by side, too, and leave less to gain for large ones than it would cost.
+        let most = if made.regions.is_empty() { 2 * most } else { most };
         assert!((report.regions > 0 || made.regions.is_empty()) && breaks(&after) <= most, "{report:?}");
         // Without a swap each file is written for itself.
         let requests = if K::SWAPS { 2 * report.regions } else { report.files };

@@ -20,6 +20,7 @@ use crate::age::apply;
 use crate::age::image::Fs;
 use crate::age::recipe::{Amount, Recipe};
 use crate::age::tree::Tree;
+use crate::bench::calibration;
 use crate::bench::pipe;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
@@ -200,7 +201,7 @@ fn rounds(
             }
         }
     }
-    Ok(Costs { files: material.files, steps })
+    Ok(Costs { files: material.files, steps, getppid_us: Some(calibration::getppid_ns() / 1e3) })
 }
 
 /// On a file system in memory: what is left is the work of the processor.

@@ -35,11 +35,17 @@ fn explained(costs: &Costs) -> String {
     )
 }
 
+/// How quick the machine was.
+pub(super) fn calibrated(getppid_us: Option<f64>) -> String {
+    getppid_us.map_or_else(String::new, |us| format!(" A `getppid` takes {us:.3} µs in the same run."))
+}
+
 /// Where the processor is all that counts.
 pub(super) fn in_memory(costs: &Costs) -> String {
     format!(
-        "\n### FastDu, table 2: what the tracker costs others in memory\n\n{} The server's CPU counts.\n\n{}",
+        "\n### FastDu, table 2: what the tracker costs others in memory\n\n{} The server's CPU counts.{}\n\n{}",
         explained(costs),
+        calibrated(costs.getppid_us),
         of_processors(costs)
     )
 }
@@ -205,7 +211,7 @@ mod tests {
     fn steps_stand_beside_those_of_the_paper() {
         let times = |wall_s| vec![Times { wall_s, cpu_s: wall_s / 2.0, served_s: 0.0 }];
         let step = |name: &str| Step { name: name.into(), tracked: times(11.0), alone: times(10.0) };
-        let costs = Costs { files: 7, steps: vec![step("cp"), step("rm -r")] };
+        let costs = Costs { files: 7, steps: vec![step("cp"), step("rm -r")], getppid_us: Some(0.25) };
         let text = on_disk(&costs);
         assert!(text.contains("| cp | 10.0 ± 0.00 | 11.0 ± 0.00 | 10.0 | 68.1 ± 1.3 | 68.3 ± 0.8 |"), "{text}");
         let text = in_memory(&costs);

@@ -330,8 +330,9 @@ mod tests {
     fn rows_are_met_or_not_or_not_measured() {
         let times = |wall_s| Times { wall_s, cpu_s: wall_s, served_s: 0.5 };
         let step = Step { name: "compile".into(), tracked: vec![times(10.5)], alone: vec![times(10.0)] };
-        let costs = Outcome::Costs(Costs { files: 1000, steps: vec![step.clone()] });
-        let in_memory = Outcome::Costs(Costs { files: 100_000, steps: vec![Step { name: "cp".into(), ..step }] });
+        let costs = Outcome::Costs(Costs { files: 1000, steps: vec![step.clone()], getppid_us: None });
+        let in_memory =
+            Outcome::Costs(Costs { files: 100_000, steps: vec![Step { name: "cp".into(), ..step }], getppid_us: None });
         let overwrite = Outcome::Overwrite(Overwrite {
             alone_us: vec![1.0, 1.0, 1.1],
             tracked_us: vec![1.5, 1.4, 1.6],

@@ -103,6 +103,9 @@ pub(crate) struct Many {
     /// The page's look at the root.
     #[serde(default)]
     pub(crate) page_ms: Option<f64>,
+    /// A getppid in the same run, to compare machines.
+    #[serde(default)]
+    pub(crate) getppid_us: Option<f64>,
 }
 
 /// A directory with very many in it, as the page shows it.
@@ -142,6 +145,9 @@ pub(crate) struct Costs {
     /// Of the tree that the steps are about.
     pub(crate) files: u64,
     pub(crate) steps: Vec<Step>,
+    /// A getppid in the same run, to compare machines.
+    #[serde(default)]
+    pub(crate) getppid_us: Option<f64>,
 }
 
 /// Microseconds of a write of 4 KiB into a directory that has changed, round by round.

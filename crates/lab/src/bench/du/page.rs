@@ -195,6 +195,7 @@ fn of_many(all: &[(&str, &Many)]) -> String {
         "store (bytes a directory)",
         "root (µs)",
         "its page (ms)",
+        "a getppid (µs)",
     ]);
     let mut table = Table::new(&heads.collect::<Vec<_>>());
     for (case, many) in all {
@@ -208,6 +209,7 @@ fn of_many(all: &[(&str, &Many)]) -> String {
         row.push(number(many.store_bytes as f64 / many.directories as f64));
         row.push(many.root_us.map_or("–".into(), number));
         row.push(many.page_ms.map_or("–".into(), number));
+        row.push(many.getppid_us.map_or("–".into(), |us| format!("{us:.3}")));
         table.row(row);
     }
     format!(

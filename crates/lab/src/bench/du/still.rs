@@ -173,6 +173,7 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
     let mut looks_ms = looks(served.socket(), &volume.tree, ROUNDS)?;
     looks_ms.sort_unstable_by(f64::total_cmp);
     let page_ms = looks_ms.get(ROUNDS / 2).copied();
+    let getppid_us = Some(calibration::getppid_ns() / 1e3);
     served.stop(interrupt)?;
     change(&paths)?;
     let began = Instant::now();
@@ -200,6 +201,7 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
         restart_read,
         root_us,
         page_ms,
+        getppid_us,
     })
 }
 
