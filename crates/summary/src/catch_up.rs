@@ -1,7 +1,6 @@
 //! What has changed while nobody was told: since the store was written, or since events were lost.
 
 use std::{
-    collections::HashMap,
     fmt, io,
     sync::{
         Mutex, MutexGuard,
@@ -15,6 +14,7 @@ use crate::{
     links::LinkKey,
     moment::Moment,
     nodes::{Count, Slot},
+    order::Map,
     places::{Block, INODES_PER_BLOCK},
     reading::Directories,
     store::{Facts, StoreError},
@@ -58,7 +58,7 @@ pub(crate) struct Changes {
     /// Directories that aren't as they were read, as far as one can tell.
     pub(crate) changed: Vec<Slot>,
     /// Directories in which blocks may change and nobody tells, and until when.
-    pub(crate) unsettled: HashMap<Slot, i64>,
+    pub(crate) unsettled: Map<Slot, i64>,
 }
 
 impl Changes {

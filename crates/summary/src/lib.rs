@@ -23,6 +23,8 @@ pub mod moment;
 mod mounts;
 mod names;
 pub mod nodes;
+#[doc(hidden)]
+pub mod order;
 mod places;
 mod preload;
 pub mod reading;

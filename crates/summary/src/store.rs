@@ -10,7 +10,7 @@ mod staged;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -35,6 +35,7 @@ use crate::{
     links::{LinkKey, Linked},
     moment::Moment,
     nodes::{Count, Known, NameHash, Slot, SlotMap},
+    order::Map,
     places::{Block, INODES_PER_BLOCK},
     record::Record,
 };
@@ -149,7 +150,7 @@ pub struct Batch {
     /// Directories, and those that are gone.
     pub records: SlotMap<Option<Record>>,
     /// Inodes with several names, and those that have them no longer.
-    pub linked: HashMap<LinkKey, Option<Linked>>,
+    pub linked: Map<LinkKey, Option<Linked>>,
     /// Where inodes with one name are.
     pub places: BTreeMap<(u64, u64), Slot>,
     /// Totals over time.

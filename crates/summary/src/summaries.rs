@@ -20,7 +20,6 @@ mod viewer;
 mod watched;
 
 use std::{
-    collections::{HashMap, HashSet},
     io,
     sync::{Arc, Mutex},
 };
@@ -55,6 +54,7 @@ use crate::{
     links::LinkKey,
     moment::Moment,
     nodes::{Count, Slot},
+    order::{Map, Set},
     reading::Directories,
     record::Record,
     store::{Facts, SetAside, Store},
@@ -81,14 +81,14 @@ pub struct Summaries<D, T> {
     /// Directories that are in none: they have moved, or are gone.
     nowhere: Vec<Lost>,
     /// Inodes of which names may be in directories that aren't clean, or in none that is known.
-    open: HashSet<LinkKey>,
+    open: Set<LinkKey>,
     aliens: Aliens,
     /// Files that are mapped or open for writing.
     looked: Looked,
     /// Inodes that got a name or lost one just now.
-    relinked: HashMap<LinkKey, Relinked>,
-    unreadable: HashMap<Slot, String>,
-    vanished: HashMap<NodeId, Vanished>,
+    relinked: Map<LinkKey, Relinked>,
+    unreadable: Map<Slot, String>,
+    vanished: Map<NodeId, Vanished>,
     clock: Arc<dyn Clock>,
     told: Told,
     ages: Ages,
@@ -124,12 +124,12 @@ pub struct Summaries<D, T> {
     /// Directories with more entries are read aside: see [`Aside`].
     entries_max: usize,
     /// Those that are known to have more.
-    large: HashSet<NodeId>,
+    large: Set<NodeId>,
     /// Those that one below seemed to hold, until they are read.
-    doubted: HashSet<NodeId>,
+    doubted: Set<NodeId>,
     /// One that has to be read aside before it goes on, and those that were since the last harvest of all began.
     due_aside: Option<NodeId>,
-    tended_aside: HashSet<NodeId>,
+    tended_aside: Set<NodeId>,
     meanwhile: Meanwhile,
     /// How far it was caught up with; what was dirty then isn't all harvested yet.
     caught_up_to: Option<CaughtUpTo>,
@@ -163,15 +163,15 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             root: opened.root,
             count: opened.facts.count + 1,
             nowhere: Vec::new(),
-            open: HashSet::new(),
+            open: Set::default(),
             aliens: Aliens::default(),
             looked: Looked::at(0),
             told: Told::by(&*clock),
             clock,
             ages: Ages::new(0, 0),
-            relinked: HashMap::new(),
-            unreadable: HashMap::new(),
-            vanished: HashMap::new(),
+            relinked: Map::default(),
+            unreadable: Map::default(),
+            vanished: Map::default(),
             unsettled: Unsettled::default(),
             tended_at: 0,
             is_tending: false,
@@ -190,10 +190,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             losses: 0,
             searches: 0,
             entries_max: usize::MAX,
-            large: HashSet::new(),
-            doubted: HashSet::new(),
+            large: Set::default(),
+            doubted: Set::default(),
             due_aside: None,
-            tended_aside: HashSet::new(),
+            tended_aside: Set::default(),
             meanwhile: Meanwhile::default(),
             caught_up_to: Some(opened.caught_up_to),
             may_be_set_back: opened.is_known,

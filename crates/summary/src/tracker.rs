@@ -6,7 +6,6 @@
 //! worth a mark. A harvest first ends the ignoring and then reads, in this order, so that no change is lost.
 
 use std::{
-    collections::{HashMap, HashSet},
     io,
     os::fd::{AsFd, BorrowedFd},
     sync::{
@@ -23,7 +22,11 @@ use onesweep_sys::{
     ready::{self, Bell, Wanted},
 };
 
-use crate::{file_system::FileSystem, identity::NodeId};
+use crate::{
+    file_system::FileSystem,
+    identity::NodeId,
+    order::{Map, Set},
+};
 
 /// Something that happened, or several such things to the same inode through the same directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,11 +153,11 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    changes: HashMap<(Option<NodeId>, Option<NodeId>), Happened>,
+    changes: Map<(Option<NodeId>, Option<NodeId>), Happened>,
     /// Told of in one round, and not ignored since.
-    once: HashSet<NodeId>,
-    ignored: HashSet<NodeId>,
-    heeded: HashSet<NodeId>,
+    once: Set<NodeId>,
+    ignored: Set<NodeId>,
+    heeded: Set<NodeId>,
     lost: bool,
     broken: Option<io::Error>,
     buffer: Vec<u8>,
@@ -163,10 +166,10 @@ struct State {
 
 impl State {
     /// Those that were told of in an earlier round, too.
-    fn told_again(&mut self, reported: HashSet<NodeId>) -> Vec<NodeId> {
+    fn told_again(&mut self, reported: Set<NodeId>) -> Vec<NodeId> {
         let (again, first): (Vec<_>, Vec<_>) = reported.into_iter().partition(|id| self.once.remove(id));
         if self.once.len() + first.len() > ONCE_MAX {
-            self.once = HashSet::new();
+            self.once = Set::default();
         }
         self.once.extend(first.into_iter().take(ONCE_MAX));
         again
@@ -175,7 +178,7 @@ impl State {
     fn add(&mut self, change: (Option<NodeId>, Option<NodeId>), happened: Happened) {
         *self.changes.entry(change).or_default() |= happened;
         if self.changes.len() > CHANGES_MAX {
-            self.changes = HashMap::new();
+            self.changes = Map::default();
             self.lost = true;
         }
     }
@@ -301,7 +304,7 @@ impl Shared {
     fn take(&self, state: &mut State) {
         let family = self.volume.family();
         let mut buffer = std::mem::take(&mut state.buffer);
-        let mut reported = HashSet::new();
+        let mut reported = Set::default();
         loop {
             let mover = self.mover.load(Ordering::Relaxed);
             let told = self.group.read(&mut buffer, |event| {
@@ -362,7 +365,7 @@ impl Shared {
 
     fn heed_all(&self, state: &mut State) -> io::Result<()> {
         self.group.heed_all()?;
-        state.ignored = HashSet::new();
+        state.ignored = Set::default();
         Ok(())
     }
 }
@@ -432,7 +435,7 @@ impl Tracker for Fanotify {
 
     fn start_anew(&self) {
         let mut state = self.shared.lock();
-        (state.changes, state.heeded) = (HashMap::new(), HashSet::new());
+        (state.changes, state.heeded) = (Map::default(), Set::default());
         state.lost = true;
     }
 }

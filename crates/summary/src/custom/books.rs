@@ -6,7 +6,7 @@
 //! what the later one adds is taken off. The names that lie below a directory are neighbours, so all but the first cancel out.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
     sync::Arc,
 };
 
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     links::{LinkKey, common, path},
     nodes::{Nodes, Slot},
+    order::Map,
     store::{Store, StoreError},
 };
 
@@ -26,9 +27,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Unwritten {
     /// Directories, and those that are gone.
-    pub directories: HashMap<Slot, Option<Vec<u8>>>,
+    pub directories: Map<Slot, Option<Vec<u8>>>,
     /// Inodes with several names, and those that have them no longer.
-    pub linked: HashMap<LinkKey, Option<Vec<u8>>>,
+    pub linked: Map<LinkKey, Option<Vec<u8>>>,
 }
 
 impl Unwritten {
@@ -44,7 +45,7 @@ pub(crate) struct Books {
     declared: Arc<Declared>,
     pub(crate) unwritten: Unwritten,
     /// By summary; `None` where nothing is.
-    owed: HashMap<Slot, Vec<Option<Change>>>,
+    owed: Map<Slot, Vec<Option<Change>>>,
 }
 
 /// The tree, and where what isn't in memory is.
@@ -52,7 +53,7 @@ pub(crate) type Ground<'a> = (&'a Nodes, &'a Store);
 
 impl Books {
     pub(crate) fn new(declared: Arc<Declared>) -> Books {
-        Books { declared, unwritten: Unwritten::default(), owed: HashMap::new() }
+        Books { declared, unwritten: Unwritten::default(), owed: Map::default() }
     }
 
     pub(crate) fn declared(&self) -> &Declared {

@@ -15,7 +15,7 @@ mod subvolumes;
 mod table;
 mod tree;
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
 use self::{by_inode::ByInode, marks::Mark, table::Table};
 pub use self::{
@@ -24,7 +24,7 @@ pub use self::{
     restoring::Known,
     slots::{Slot, SlotHasher, SlotMap},
 };
-use crate::identity::NodeId;
+use crate::{identity::NodeId, order::Order};
 
 /// Directories by their numbers, and by their inodes.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Nodes {
 
     /// The same with room for so many, so that the hash table needs not grow.
     pub(crate) fn with_room(directories: usize) -> Nodes {
-        let hasher = RandomState::new();
+        let hasher = Order::default();
         Nodes {
             table: Table::default(),
             by_inode: ByInode::with_room(directories, hasher.hash_one("inodes")),

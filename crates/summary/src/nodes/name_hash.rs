@@ -1,10 +1,12 @@
 //! What names hash to: enough to see a rename without a look into the store.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
+
+use crate::order::Order;
 
 /// What names hash to in one tree.
 #[derive(Clone, Debug)]
-pub struct NameHash(pub(super) RandomState);
+pub struct NameHash(pub(super) Order);
 
 impl NameHash {
     /// Of a name.

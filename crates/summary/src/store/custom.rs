@@ -87,14 +87,17 @@ mod tests {
     use redb::backends::InMemoryBackend;
 
     use super::*;
-    use crate::store::{Batch, Facts};
+    use crate::{
+        order::Map,
+        store::{Batch, Facts},
+    };
 
     /// A program that knows of no declared summaries goes on counting without them: then they are no more believed.
     #[test]
     fn summaries_that_another_program_left_behind_are_not_believed() {
         let store = Store::with_backend(InMemoryBackend::new(), "memory").expect("a store");
         let facts = |count, declared| Facts { count, declared, ..Facts::default() };
-        let custom = Unwritten { directories: [(Slot(1), Some(vec![7]))].into(), ..Unwritten::default() };
+        let custom = Unwritten { directories: Map::from_iter([(Slot(1), Some(vec![7]))]), ..Unwritten::default() };
         store.commit_with(&Batch::default(), &custom, &facts(5, 8), true).expect("a commit");
         assert_eq!(store.facts().expect("facts").declared, 8);
         assert_eq!(store.custom(Slot(1)).expect("it reads"), Some(vec![7]));

@@ -1,15 +1,15 @@
 //! Inodes that are written through names that they don't have any more, or never had.
 
-use std::collections::{BTreeSet, HashMap, hash_map::Entry};
+use std::collections::{BTreeSet, hash_map::Entry};
 
-use crate::{identity::NodeId, links::LinkKey, reading::LinkedName};
+use crate::{identity::NodeId, links::LinkKey, order::Map, reading::LinkedName};
 
 /// All of them, and the directories that aren't ignored on their account: they tell when one is written, and don't name it.
 #[derive(Debug, Default)]
 pub(super) struct Aliens {
-    by_inode: HashMap<LinkKey, Alien>,
+    by_inode: Map<LinkKey, Alien>,
     /// For how many each directory is heeded.
-    heeded: HashMap<NodeId, usize>,
+    heeded: Map<NodeId, usize>,
 }
 
 /// One of them.

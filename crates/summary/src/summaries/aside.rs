@@ -3,13 +3,14 @@
 //! Somebody else may harvest other directories while such a one is read, and put down what is newer than what is read here. So
 //! all that was harvested since the reading began is read again after it: then the last word on each inode is the newest.
 
-use std::{collections::HashSet, io, sync::Arc};
+use std::{io, sync::Arc};
 
 use super::{Summaries, SummaryError, merging::Further};
 use crate::{
     identity::NodeId,
     links::LinkKey,
     nodes::{Count, Slot},
+    order::Set,
     reading::{Directories, Reading},
     tracker::Tracker,
 };
@@ -23,13 +24,13 @@ const TOLD_MAX: usize = 1 << 18;
 pub(super) struct Meanwhile {
     /// Each reading that has begun and hasn't ended has a clone.
     readings: Arc<()>,
-    told: HashSet<LinkKey>,
+    told: Set<LinkKey>,
 }
 
 impl Meanwhile {
     fn begin(&mut self) -> Arc<()> {
         if !self.is_read_aside() {
-            self.told = HashSet::new();
+            self.told = Set::default();
         }
         Arc::clone(&self.readings)
     }

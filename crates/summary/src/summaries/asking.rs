@@ -1,11 +1,10 @@
 //! Questions, each from its beginning to its answer, a portion at a time (the paper's `QueryDirStatistics`).
 
-use std::collections::HashMap;
-
 use super::{Answer, Freshness, ROUNDS_MAX, Seen, Summaries, SummaryError};
 use crate::{
     identity::NodeId,
     nodes::{Count, Slot},
+    order::Map,
     reading::Directories,
     tracker::Tracker,
 };
@@ -23,7 +22,7 @@ pub struct Asking<'a> {
     /// The directory isn't where it was, and is looked for in all of them.
     pub(super) is_lost: bool,
     /// How often large directories were read aside.
-    pub(super) aside: HashMap<NodeId, u32>,
+    pub(super) aside: Map<NodeId, u32>,
 }
 
 impl<'a> Asking<'a> {

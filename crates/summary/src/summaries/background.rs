@@ -1,10 +1,11 @@
 //! What is harvested without being asked for, some of it at a time.
 
-use std::{cmp::Reverse, collections::HashSet};
+use std::cmp::Reverse;
 
 use super::{ROUNDS_MAX, Summaries, SummaryError, synced::CaughtUpTo};
 use crate::{
-    custom::declare::Declared, moment::Moment, nodes::Slot, reading::Directories, survey::Method, tracker::Tracker,
+    custom::declare::Declared, moment::Moment, nodes::Slot, order::Set, reading::Directories, survey::Method,
+    tracker::Tracker,
 };
 
 /// More than one directory in so many is dirty: then all of them are harvested.
@@ -73,7 +74,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 return Ok(Tended::Nothing);
             }
             (self.is_tending, self.much_since) = (true, None);
-            (self.tended_aside, self.to_tend) = (HashSet::new(), Vec::new());
+            (self.tended_aside, self.to_tend) = (Set::default(), Vec::new());
             // Or the next start would have to look at all that has changed since the last one.
             if self.directories.method() == Some(Method::Generations) {
                 self.fall_behind();

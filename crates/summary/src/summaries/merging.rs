@@ -1,9 +1,6 @@
 //! Puts down what readings say.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io,
-};
+use std::io;
 
 use super::{
     Summaries, SummaryError, UNKNOWN_SECONDS, aliens::Aliens, message, settling::Lost, unsettled::Unsettled,
@@ -16,6 +13,7 @@ use crate::{
     ledger::Ledger,
     links::LinkKey,
     nodes::{Count, Slot},
+    order::{Map, Set},
     reading::{Directories, Reading, is_gone, is_too_large},
     service::budget::charge,
     store::Facts,
@@ -29,16 +27,16 @@ const UNWRITTEN_MAX: usize = 8_192;
 pub(super) struct Merging<'a> {
     pub(super) ledger: &'a mut Ledger,
     nowhere: &'a mut Vec<Lost>,
-    open: &'a mut HashSet<LinkKey>,
+    open: &'a mut Set<LinkKey>,
     aliens: &'a Aliens,
-    relinked: &'a HashMap<LinkKey, Relinked>,
-    unreadable: &'a mut HashMap<Slot, String>,
-    vanished: &'a mut HashMap<NodeId, Vanished>,
+    relinked: &'a Map<LinkKey, Relinked>,
+    unreadable: &'a mut Map<Slot, String>,
+    vanished: &'a mut Map<NodeId, Vanished>,
     unsettled: &'a mut Unsettled,
     readings: &'a mut u64,
     charged: &'a mut u64,
-    large: &'a mut HashSet<NodeId>,
-    doubted: &'a mut HashSet<NodeId>,
+    large: &'a mut Set<NodeId>,
+    doubted: &'a mut Set<NodeId>,
     pub(super) entries_max: usize,
     settling: i64,
     clock: &'a dyn Clock,

@@ -2,16 +2,14 @@
 //!
 //! Which ones those are may be another set a moment later, and no event says so. So each answer tells when the last look was.
 
-use std::{
-    collections::{HashMap, HashSet},
-    io,
-};
+use std::io;
 
 use super::{Answer, Freshness, Seen, Summaries, SummaryError};
 use crate::{
     identity::NodeId,
     links::LinkKey,
     nodes::Slot,
+    order::{Map, Set},
     reading::{Directories, OpenFile},
     tracker::{SizesFollow, Tracker},
 };
@@ -22,9 +20,9 @@ pub(super) struct Looked {
     /// In seconds since 1970: as all open files were then, or later, they are counted.
     at: i64,
     /// By what each can be told from what it is later.
-    stamps: HashMap<NodeId, u64>,
+    stamps: Map<NodeId, u64>,
     /// The directories that name those of which nobody tells what is written.
-    places: HashSet<Slot>,
+    places: Set<Slot>,
 }
 
 impl Looked {

@@ -1,7 +1,6 @@
 //! What is taken from a store: at the start, and again when it has failed.
 
 use std::{
-    collections::{HashMap, HashSet},
     hash::{BuildHasher, RandomState},
     path::PathBuf,
     sync::{Mutex, PoisonError},
@@ -20,6 +19,7 @@ use crate::{
     ledger::Ledger,
     moment::Moment,
     nodes::Slot,
+    order::{Map, Set},
     reading::Directories,
     store::{Facts, SetAside, Store, StoreError},
     tracker::Tracker,
@@ -157,12 +157,12 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         // Only one can have it open, so the old one goes first.
         self.ledger = Ledger::open(Store::in_memory()?)?;
         self.nowhere = Vec::new();
-        (self.large, self.doubted, self.due_aside) = (HashSet::new(), HashSet::new(), None);
+        (self.large, self.doubted, self.due_aside) = (Set::default(), Set::default(), None);
         self.searches += 1;
         self.remembered = Remembered::default();
-        (self.open, self.aliens, self.relinked) = (HashSet::new(), Aliens::default(), HashMap::new());
-        self.vanished = HashMap::new();
-        (self.unreadable, self.unsettled) = (HashMap::new(), Unsettled::default());
+        (self.open, self.aliens, self.relinked) = (Set::default(), Aliens::default(), Map::default());
+        self.vanished = Map::default();
+        (self.unreadable, self.unsettled) = (Map::default(), Unsettled::default());
         // What is ignored was known to be dirty, and isn't now.
         self.tracker.start_anew();
         let (store, aside) = Store::open_or_begin_anew(&self.place.path)?;

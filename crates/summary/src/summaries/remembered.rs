@@ -1,11 +1,8 @@
 //! Directories whose totals are noted over time: those that were asked for, up to a bound.
 
-use std::{
-    collections::HashMap,
-    sync::atomic::{AtomicI64, AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::nodes::Slot;
+use crate::{nodes::Slot, order::Map};
 
 /// So many, at most.
 const MAX: usize = 10_000;
@@ -28,7 +25,7 @@ pub(super) enum Admitted {
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     /// When each was asked for last.
-    asked: HashMap<Slot, AtomicI64>,
+    asked: Map<Slot, AtomicI64>,
     /// Before that none makes room.
     full_until: i64,
     /// So often there was no room since that was told, and when it was.

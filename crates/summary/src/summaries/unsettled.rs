@@ -1,8 +1,6 @@
 //! Directories in which blocks may change and nobody tells, and until when. After a storm these may be all that there are.
 
-use std::collections::HashMap;
-
-use crate::nodes::Slot;
+use crate::{nodes::Slot, order::Map};
 
 /// Times are kept in tenths of a second, 8 bytes for each directory, and end up to one earlier for that: what is waited for changed at a
 /// whole second, and has seconds to spare.
@@ -13,14 +11,14 @@ const SPARE: usize = 1 << 12;
 /// By the clock that nobody sets, in milliseconds.
 #[derive(Debug)]
 pub(super) struct Unsettled {
-    until: HashMap<Slot, u32>,
+    until: Map<Slot, u32>,
     /// Before that none of them is due.
     first: i64,
 }
 
 impl Default for Unsettled {
     fn default() -> Self {
-        Self { until: HashMap::new(), first: i64::MAX }
+        Self { until: Map::default(), first: i64::MAX }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Inodes that change where nothing is told: those that have names in directories that aren't clean, and those that are written
 //! through names that they don't have any more, or never had.
 
-use std::{collections::HashSet, io};
+use std::io;
 
 use onesweep_sys::fanotify::Happened;
 
@@ -10,6 +10,7 @@ use crate::{
     identity::NodeId,
     links::{LinkKey, Linked},
     nodes::Slot,
+    order::Set,
     reading::{Directories, LinkedName, is_gone},
     tracker::{Change, Tracker},
 };
@@ -69,7 +70,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Looks at inodes of which a name that is shown is below `slot`, and another one may be where nothing is told; true when
     /// one has changed.
     pub(super) fn look_at_open(&mut self, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
-        let (mut checked, mut looked_at) = (HashSet::new(), Vec::new());
+        let (mut checked, mut looked_at) = (Set::default(), Vec::new());
         let mut is_closed = false;
         let places = self.ledger.nodes.open_below(slot);
         let watched = if places.is_empty() { None } else { self.watched_places()? };
@@ -188,11 +189,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     /// The directories that are known to name inodes that are watched; `None` where these are many.
-    fn watched_places(&self) -> Result<Option<HashSet<Slot>>, SummaryError> {
+    fn watched_places(&self) -> Result<Option<Set<Slot>>, SummaryError> {
         if self.aliens.len() + self.relinked.len() > WATCHED_MAX {
             return Ok(None);
         }
-        let mut places = HashSet::new();
+        let mut places = Set::default();
         for key in self.aliens.keys().chain(self.relinked.keys().copied()) {
             places.extend(self.ledger.places(key)?.all());
         }

@@ -10,7 +10,9 @@ use onesweep_summary::{
 use onesweep_sys::fanotify::Happened;
 
 use crate::{
-    Tracked, agrees, opened,
+    Tracked, agrees,
+    chance::{self, opened_by},
+    opened,
     tree::{Directory, ROOT, Tree, id},
 };
 
@@ -59,10 +61,10 @@ fn agrees_at_last(tracked: &mut Tracked, tree: &Tree, directory: u64, when: &str
 
 #[test]
 fn what_happens_beside_the_reading_of_large_directories_is_not_missed() {
-    let seeds = if std::env::var_os("ONESWEEP_TEST_LONG").is_some() { 3000 } else { 30 };
-    for seed in 0..seeds {
+    let chance = chance::given();
+    for seed in chance::seeds(30, 3000) {
         let tree = if seed % 6 == 5 { Tree::with_summaries(seed) } else { Tree::new(seed) };
-        let mut tracked = opened(&tree, Store::in_memory().expect("a store"));
+        let mut tracked = opened_by(&tree, Store::in_memory().expect("a store"), (seed, chance));
         tracked.leave_large(1 + seed as usize % 4);
         for round in 0..8 {
             tree.state().busy = 1;
@@ -73,14 +75,23 @@ fn what_happens_beside_the_reading_of_large_directories_is_not_missed() {
             (0..round).for_each(|_| tree.state().change());
             let directories: Vec<u64> = tree.state().directories.keys().copied().collect();
             for directory in directories.into_iter().rev().take(1 + seed as usize % 4) {
-                agrees_at_last(&mut tracked, &tree, directory, &format!("in round {round} of seed {seed}"));
+                agrees_at_last(
+                    &mut tracked,
+                    &tree,
+                    directory,
+                    &format!("in round {round} of seed {seed}, chance {chance}"),
+                );
             }
         }
         let directories: Vec<u64> = tree.state().directories.keys().copied().collect();
         for directory in directories {
-            agrees_at_last(&mut tracked, &tree, directory, &format!("at the end of seed {seed}"));
+            agrees_at_last(&mut tracked, &tree, directory, &format!("at the end of seed {seed}, chance {chance}"));
         }
-        assert_eq!(tracked.ledger().nodes.len(), tree.state().directories.len(), "seed {seed}: no more is kept");
+        assert_eq!(
+            tracked.ledger().nodes.len(),
+            tree.state().directories.len(),
+            "seed {seed}, chance {chance}: no more is kept"
+        );
     }
 }
 

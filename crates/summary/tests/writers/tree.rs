@@ -17,7 +17,7 @@ use onesweep_summary::{
     record::Access,
     survey::{Method, Seen, Tell},
     totals::{Largest, Sums},
-    tracker::{Change, Drained, SizesFollow, Tracker},
+    tracker::{Change, SizesFollow},
 };
 use onesweep_sys::{fanotify::Happened, files::Time};
 
@@ -79,6 +79,10 @@ pub(crate) struct State {
     pub(crate) is_bulk: bool,
     /// Sizes as they were written, and the number of the last change by then, while it does.
     pub(crate) written_down: Option<(BTreeMap<u64, i64>, u64)>,
+    /// One directory is read after the other.
+    pub(crate) is_read_by_one: bool,
+    /// What it was asked, and of which inode.
+    pub(crate) trace: Vec<(&'static str, u64)>,
 }
 
 /// What is shown of a file: its bytes, and by its time who owns it.
@@ -343,7 +347,9 @@ pub(crate) struct Tree(pub(crate) Arc<Mutex<State>>, pub(crate) Option<Arc<Decla
 impl Tree {
     pub(crate) fn new(seed: u64) -> Tree {
         let method = [None, Some(Method::Sums), Some(Method::Generations)][seed as usize % 3];
-        let mut state = State { next: ROOT, seed, method, is_bulk: seed.is_multiple_of(2), ..State::default() };
+        // By one all is the same each time; in which order several come nobody can tell.
+        let (is_bulk, is_read_by_one) = (seed.is_multiple_of(2), (seed / 6).is_multiple_of(2));
+        let mut state = State { next: ROOT, seed, method, is_bulk, is_read_by_one, ..State::default() };
         state.directories.insert(ROOT, Directory::default());
         (0..60).for_each(|_| state.change());
         Tree(Arc::new(Mutex::new(state)), None)
@@ -455,6 +461,7 @@ impl Tree {
 impl Directories for Tree {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
         let mut state = self.state();
+        state.trace.push(("read", directory.ino));
         for _ in 0..state.busy {
             state.change();
         }
@@ -482,6 +489,7 @@ impl Directories for Tree {
             }
             let at = being_read[pick];
             let ino = directories[at].ino;
+            state.trace.push(("step", ino));
             steps[at] = match std::mem::replace(&mut steps[at], Step::Begun) {
                 Step::Begun => {
                     state.ignored.remove(&ino);
@@ -521,18 +529,21 @@ impl Directories for Tree {
     }
 
     fn readers(&self) -> usize {
-        if self.state().is_woven { 1 } else { 32 }
+        let state = self.state();
+        if state.is_woven || state.is_read_by_one { 1 } else { 32 }
     }
 
     fn look(&self, inode: NodeId) -> io::Result<LinkedName> {
-        let state = self.state();
+        let mut state = self.state();
+        state.trace.push(("look", inode.ino));
         let bytes = *state.files.get(&inode.ino).ok_or(io::ErrorKind::NotFound)?;
         let (weight, links) = (Sums { files: 1, bytes, ..Sums::default() }, state.links(inode.ino));
         Ok(LinkedName { id: inode, weight, links, facts: facts(bytes, state.time(inode.ino)) })
     }
 
     fn is_written(&self, inode: NodeId) -> io::Result<bool> {
-        let state = self.state();
+        let mut state = self.state();
+        state.trace.push(("is written", inode.ino));
         Ok(state.open.contains_key(&inode.ino) || state.written.contains(&inode.ino))
     }
 
@@ -564,7 +575,8 @@ impl Directories for Tree {
     }
 
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
-        let state = self.state();
+        let mut state = self.state();
+        state.trace.push(("parent", directory.ino));
         Ok(id(state.directories.get(&directory.ino).ok_or(io::ErrorKind::NotFound)?.parent))
     }
 
@@ -611,54 +623,5 @@ impl Directories for Tree {
 
     fn is_mounted_alike(&self) -> bool {
         true
-    }
-}
-
-impl Tracker for Tree {
-    fn drain(&self) -> io::Result<Drained> {
-        let mut state = self.state();
-        state.end_round();
-        for ino in std::mem::take(&mut state.to_heed) {
-            state.ignored.remove(&ino);
-        }
-        let lost = std::mem::take(&mut state.lose);
-        let changes = std::mem::take(&mut state.told);
-        Ok(Drained { changes: if lost { Vec::new() } else { changes }, lost })
-    }
-
-    fn is_quiet(&self) -> bool {
-        let mut state = self.state();
-        state.end_round();
-        state.told.is_empty() && !state.lose
-    }
-
-    fn heed(&self, directory: NodeId) {
-        let mut state = self.state();
-        if state.is_woven {
-            state.to_heed.insert(directory.ino);
-        } else {
-            state.ignored.remove(&directory.ino);
-        }
-    }
-
-    fn heed_all(&self) -> bool {
-        let mut state = self.state();
-        (state.ignored, state.to_heed) = (BTreeSet::new(), BTreeSet::new());
-        true
-    }
-
-    fn keep_heeding(&self, directory: NodeId, keep: bool) {
-        let mut state = self.state();
-        if keep {
-            state.heeded.insert(directory.ino);
-            state.ignored.remove(&directory.ino);
-        } else {
-            state.heeded.remove(&directory.ino);
-        }
-    }
-
-    fn start_anew(&self) {
-        let mut state = self.state();
-        (state.ignored, state.heeded, state.lose) = (BTreeSet::new(), BTreeSet::new(), true);
     }
 }
