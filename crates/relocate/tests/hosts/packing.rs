@@ -55,9 +55,10 @@ pub(crate) fn a_scattered_directory_comes_to_lie_side_by_side<K: Kind>() {
             took.as_millis()
         );
         assert!(report.ended.is_none() && report.torn.is_empty() && report.stayed.is_empty(), "{report:?}");
-        // Small regions may lie side by side, too, and leave less to gain for large ones than it would cost.
-        let most = if made.regions.is_empty() { 2 * most } else { most };
-        assert!((report.regions > 0 || made.regions.is_empty()) && breaks(&after) <= most, "{report:?}");
+        // Small regions may lie side by side by luck, and leave less to gain for large ones than it would cost: then nothing may change.
+        let is_left = rules.region > 16 && made.regions.is_empty();
+        assert!(report.regions > 0 || is_left, "{report:?}");
+        assert!(breaks(&after) <= if is_left { breaks(&files) } else { most }, "{report:?}");
         // Without a swap each file is written for itself.
         let requests = if K::SWAPS { 2 * report.regions } else { report.files };
         assert!(report.blocks <= all && end.0 - start.0 <= requests + K::METADATA_REQUESTS, "{report:?}");
