@@ -1,6 +1,6 @@
 //! Markdown: numbers, tables, and putting text between marks of a page.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -33,6 +33,22 @@ const REWRITTEN: [&str; 7] = ["1a001de", "51f80b7", "63c8a93", "9252ea4", "aefcc
 pub(crate) fn commit(commit: &str) -> String {
     let note = if REWRITTEN.contains(&commit) { " (rewritten since)" } else { "" };
     format!("`{commit}`{note}")
+}
+
+/// Where what was measured, by case and commit: the commit of most cases, and the cases of each other one.
+pub(crate) fn commits<'a>(all: impl IntoIterator<Item = (String, &'a str)>) -> String {
+    let mut by_commit: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (case, commit) in all {
+        by_commit.entry(commit).or_default().insert(case);
+    }
+    let most = by_commit.iter().max_by_key(|(_, cases)| cases.len()).map(|(commit, _)| *commit);
+    let Some(most) = most.filter(|most| by_commit.remove(most).is_some()) else { return NOT_MEASURED.into() };
+    let named =
+        |cases: BTreeSet<String>| cases.into_iter().map(|case| format!("`{case}`")).collect::<Vec<_>>().join(", ");
+    let others: Vec<String> =
+        by_commit.into_iter().map(|(of, cases)| format!("{} at {}", named(cases), commit(of))).collect();
+    let most = commit(most);
+    if others.is_empty() { most } else { format!("{most} (but {})", others.join("; ")) }
 }
 
 /// Stands behind the spread of ratios of which one side was measured once.
@@ -181,6 +197,17 @@ mod tests {
         let three = statistics::spread(vec![2.0, 1.0, 30.0]).unwrap();
         assert_eq!(spread(three), "2.00 (1.00 to 30.0)");
         assert_eq!(spread(three.one_sided(true)), "2.00 (1.00 to 30.0)†");
+    }
+
+    #[test]
+    fn commits_name_their_cases() {
+        let at = |case: &str, commit| (case.to_owned(), commit);
+        assert_eq!(commits([at("a", "1"), at("b", "1")]), "`1`");
+        assert_eq!(
+            commits([at("a", "1"), at("b", "2"), at("c", "2"), at("d", "3")]),
+            "`2` (but `a` at `1`; `d` at `3`)"
+        );
+        assert_eq!(commits([]), NOT_MEASURED);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::measure::MODEL;
 use super::outcomes::{Measured, Outcomes, Packed};
 use super::packing::NONE;
 use super::small;
-use crate::bench::page::{Table, commit, count, number};
+use crate::bench::page::{Table, commits, count, number};
 use crate::bench::plot::{Bars, Line, Lines, Pictures};
 
 /// Marks of this part, which can be written without the others.
@@ -23,6 +23,7 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
     let outcomes = Outcomes::load(dir)?;
     let is_whole = |measured: &&Measured| measured.scale == 1.0;
     let all: Vec<&Measured> = outcomes.cases.values().flat_map(BTreeMap::values).filter(is_whole).collect();
+    let commits = commits(outcomes.cases.iter().flat_map(of_one_case));
     if all.is_empty() {
         return Ok(String::new());
     }
@@ -31,7 +32,7 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
         let whole = packings.iter().filter(|packing| packing.1.scale == 1.0);
         by_case.insert(case, whole.map(|(name, measured)| (name.as_str(), &measured.outcome)).collect());
     }
-    let mut text = format!("\n## Files moved side by side: onesweep defrag\n\n{}\n", preface(&all));
+    let mut text = format!("\n## Files moved side by side: onesweep defrag\n\n{}\n", preface(&all, &commits));
     let _ = write!(text, "\n### What has to come out of it\n\n{}", goals::table(&by_case));
     if let Some(ways) = by_case.get(daemon::CASE) {
         text += &beside_a_load(ways, pictures)?;
@@ -44,21 +45,27 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
     Ok(text)
 }
 
-fn preface(all: &[&Measured]) -> String {
-    let commits: BTreeSet<String> = all.iter().map(|measured| commit(&measured.commit)).collect();
+/// The commits of a case, or of each packing in it where they have several.
+fn of_one_case<'a>((case, packings): (&'a String, &'a BTreeMap<String, Measured>)) -> Vec<(String, &'a str)> {
+    let whole: Vec<_> = packings.iter().filter(|packing| packing.1.scale == 1.0).collect();
+    let is_one = whole.windows(2).all(|pair| pair[0].1.commit == pair[1].1.commit);
+    let name = |packing: &str| if is_one { case.clone() } else { format!("{case}, {packing}") };
+    whole.into_iter().map(|(packing, measured)| (name(packing), measured.commit.as_str())).collect()
+}
+
+fn preface(all: &[&Measured], commits: &str) -> String {
     let host = |measured: &&Measured| format!("{}, Linux {}", measured.machine.processors, measured.machine.kernel);
     let hosts: BTreeSet<String> = all.iter().map(host).collect();
     let programs = all.iter().flat_map(|measured| measured.machine.programs.values().cloned());
     let seeds: BTreeSet<String> = all.iter().map(|measured| measured.seed.to_string()).collect();
     let listed = |all: BTreeSet<String>, between| all.into_iter().collect::<Vec<_>>().join(between);
     format!(
-        "Measured by `onesweep-lab bench defrag`, seed {}, at {}, on {}. Programs: {}. Modelled disk time on the model `{MODEL}` with \
+        "Measured by `onesweep-lab bench defrag`, seed {}, at {commits}, on {}. Programs: {}. Modelled disk time on the model `{MODEL}` with \
          its track buffer, each run once and from cold. A copy of the aged image is mounted on that disk for writing, the program moves \
          files, the file system is frozen until all is written, unmounted and checked (`e2fsck -fn`, `xfs_repair -n`, `btrfs check`), and the \
          SHA-256 of each file has to be what it was; else there is no figure. Then each reader has the copy to itself, as in \
          the tables above. *Not root*: by an ordinary user who owns all files. What falls short, and why, is in [lab.md](lab.md).",
         listed(seeds, ", "),
-        listed(commits, ", "),
         listed(hosts, "; and "),
         listed(programs.collect(), ", "),
     )

@@ -8,7 +8,7 @@ use super::costs;
 use super::goals::{self, Outcomes as ByCase, is_plain, times};
 use super::outcomes::{Cost, Days, Many, Measured, Outcome, Outcomes, Still, Wide};
 use super::peers::PEERS;
-use crate::bench::page::{Table, count, fs_name, number, spread};
+use crate::bench::page::{Table, commits, count, fs_name, number, spread};
 use crate::bench::plot::{Line, Lines, Pictures};
 use crate::bench::statistics;
 
@@ -76,7 +76,7 @@ fn of_kind<'a, T>(all: &ByCase<'a>, kind: impl Fn(&'a Outcome) -> Option<&'a T>)
 }
 
 fn preface(all: &BTreeMap<&str, &Measured>) -> String {
-    let commits: BTreeSet<String> = all.values().map(|measured| format!("`{}`", measured.commit)).collect();
+    let commits = commits(all.iter().map(|(case, measured)| ((*case).to_owned(), measured.commit.as_str())));
     let machines = all.values().map(|measured| &measured.machine).filter(|machine| !machine.kernel.is_empty());
     let hosts: BTreeSet<String> =
         machines.clone().map(|machine| format!("{}, Linux {}", machine.processors, machine.kernel)).collect();
@@ -86,7 +86,7 @@ fn preface(all: &BTreeMap<&str, &Measured>) -> String {
     };
     let programs: BTreeSet<String> = machines.flat_map(|machine| machine.programs.iter().map(version)).collect();
     let listed = |all: BTreeSet<String>, between| all.into_iter().collect::<Vec<_>>().join(between);
-    let mut text = format!("Measured by `onesweep-lab bench du`, at {}", listed(commits, ", "));
+    let mut text = format!("Measured by `onesweep-lab bench du`, at {commits}");
     if !hosts.is_empty() {
         let _ = write!(text, ", on {}. Programs: {}", listed(hosts, "; and "), listed(programs, ", "));
     }

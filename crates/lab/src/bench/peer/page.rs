@@ -8,7 +8,7 @@ use super::faults::is_timed;
 use super::goals::{self, Outcomes as ByCase, above};
 use super::outcomes::{Faulty, Measured, Outcome, Outcomes, Random, Sequential, Taken};
 use super::readers;
-use crate::bench::page::{NOT_MEASURED, Table, commit, count, measured, number, spread};
+use crate::bench::page::{NOT_MEASURED, Table, commits, count, measured, number, spread};
 use crate::bench::plot::Pictures;
 use crate::bench::statistics::{self, Spread};
 use crate::size;
@@ -57,23 +57,9 @@ const WARM: &str = "Reads from memory are answered by whoever has the bytes near
     file system below, to which the kernel passes such reads through. What the mount costs a read that isn't in memory stands in the \
     rows of cold reads. What ten clients have stored are the bytes of blocks: each takes 160 more of the server's memory to be found.";
 
-/// Where what was measured: the commit of most cases, and the cases of each other one.
-fn commits(all: &BTreeMap<&str, &Measured>) -> String {
-    let mut by_commit: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (case, measured) in all {
-        by_commit.entry(&measured.commit).or_default().push(format!("`{case}`"));
-    }
-    let most = by_commit.iter().max_by_key(|(_, cases)| cases.len()).map(|(commit, _)| *commit);
-    let Some(cases) = most.and_then(|most| by_commit.remove_entry(most)) else { return NOT_MEASURED.into() };
-    let others = by_commit.iter().map(|(of, cases)| format!("{} at {}", cases.join(", "), commit(of)));
-    let others: Vec<String> = others.collect();
-    let most = commit(cases.0);
-    if others.is_empty() { most } else { format!("{most} (but {})", others.join("; ")) }
-}
-
 fn preface(all: &BTreeMap<&str, &Measured>) -> String {
     let listed = |all: BTreeSet<String>| all.into_iter().collect::<Vec<_>>().join(", ");
-    let commits = commits(all);
+    let commits = commits(all.iter().map(|(case, measured)| ((*case).to_owned(), measured.commit.as_str())));
     let host = |measured: &&Measured| format!("{}, Linux {}", measured.machine.processors, measured.machine.kernel);
     let hosts = listed(all.values().map(host).collect());
     let loads = statistics::spread(all.values().flat_map(|measured| measured.load).collect());
