@@ -23,6 +23,9 @@ use crate::{
 /// A directory that is read in less was in memory: handing it over costs as much as reading it, so the next ones are handed
 /// over several at a time. Those that the disk is needed for go one by one, so that its queue holds neighbours.
 const IN_MEMORY: Duration = Duration::from_micros(500);
+/// So were those of which not even one in so many had to wait: they took longer because others had the processors. Else a busy
+/// machine would have them read one by one, by as many threads as a disk's queue holds, which keeps it busy.
+const WAITS_ONE_IN: u64 = 16;
 const SHARE_MAX: usize = 128;
 /// Beside as many as there are processors, so that there is always one to begin while others are put down.
 const SPARE_JOBS: usize = 2;
@@ -146,11 +149,11 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
     thread::scope(move |scope| {
         let (jobs, (done, results)) = (jobs, mpsc::channel::<Done>());
         let read = move |job: Vec<(NodeId, Slot)>| {
-            let (began, count) = (Instant::now(), job.len() as u32);
+            let began = Instant::now();
             let (ids, slots): (Vec<NodeId>, Vec<Slot>) = job.into_iter().unzip();
             let (ticket, readings) = read(&ids);
             let readings = slots.into_iter().zip(readings).collect();
-            Done { ticket, readings, each_took: began.elapsed() / count.max(1) }
+            Done { ticket, readings, took: began.elapsed() }
         };
         let work = move |done: mpsc::Sender<Done>| {
             loop {
@@ -193,7 +196,7 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
             }
             let done = results.recv().expect("a reader answers");
             in_flight -= 1;
-            (at_once, share) = match done.each_took < IN_MEMORY {
+            (at_once, share) = match done.was_in_memory() {
                 true if share >= SHARE_MAX / 2 => (few, SHARE_MAX),
                 true => (at_once, share * 2),
                 false => (readers, 1),
@@ -216,10 +219,18 @@ struct Done {
     /// Rises with each job, and was taken when all its directories were heeded and none was read.
     ticket: u64,
     readings: Vec<(Slot, io::Result<Reading>)>,
-    each_took: Duration,
+    took: Duration,
 }
 
 impl Done {
+    fn was_in_memory(&self) -> bool {
+        let count = self.readings.len().max(1) as u64;
+        let waits =
+            |(_, reading): &(Slot, io::Result<Reading>)| reading.as_ref().map_or(0, |reading| reading.waits.into());
+        let waited: u64 = self.readings.iter().map(waits).sum();
+        self.took / (count as u32) < IN_MEMORY || waited * WAITS_ONE_IN < count
+    }
+
     fn entries(&self) -> usize {
         self.readings.iter().map(|(_, reading)| 1 + reading.as_ref().map_or(0, Reading::entries)).sum()
     }
@@ -305,6 +316,65 @@ mod tests {
         .expect("nothing fails");
         assert_eq!(merged[0], Slot(FIRST as u32));
         assert_eq!(merged.len() as u64, LAST);
+    }
+
+    /// Directories that take long, whether they wait or not.
+    struct Lengthy {
+        waits: u32,
+        largest_job: AtomicU64,
+    }
+
+    impl Directories for Lengthy {
+        fn read(&self, _: NodeId) -> io::Result<Reading> {
+            thread::sleep(IN_MEMORY);
+            Ok(Reading { waits: self.waits, ..Reading::default() })
+        }
+        fn read_some_up_to(&self, directories: &[NodeId], _: usize) -> Vec<io::Result<Reading>> {
+            self.largest_job.fetch_max(directories.len() as u64, Ordering::Relaxed);
+            self.read_some(directories)
+        }
+        fn look(&self, _: NodeId) -> io::Result<LinkedName> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+        fn sync(&self) -> io::Result<()> {
+            Ok(())
+        }
+        fn settling_seconds(&self) -> i64 {
+            0
+        }
+        fn parent(&self, _: NodeId) -> io::Result<NodeId> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    struct Silent;
+
+    impl Tracker for Silent {
+        fn drain(&self) -> io::Result<Drained> {
+            Ok(Drained::default())
+        }
+        fn heed(&self, _: NodeId) {}
+        fn keep_heeding(&self, _: NodeId, _: bool) {}
+        fn start_anew(&self) {}
+    }
+
+    /// A busy machine is no disk.
+    #[test]
+    fn only_those_that_wait_are_read_one_by_one() {
+        let largest_job = |waits| {
+            let directories = Lengthy { waits, largest_job: AtomicU64::new(0) };
+            let mut waiting = Waiting::of((0..1000).map(|ino| (id(ino), Slot(ino as u32))));
+            let mut merged = 0;
+            harvest(&mut waiting, (&directories, &Silent, usize::MAX), &|| false, |_, _, _| {
+                merged += 1;
+                Ok::<_, ()>(())
+            })
+            .expect("nothing fails");
+            assert_eq!(merged, 1000);
+            directories.largest_job.into_inner()
+        };
+        assert_eq!(largest_job(1), 1);
+        assert!(largest_job(0) >= 16);
     }
 
     fn id(ino: u64) -> NodeId {

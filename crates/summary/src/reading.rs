@@ -35,6 +35,8 @@ pub struct Reading {
     pub stamp: u64,
     /// Why its entries, or some of them, aren't there.
     pub unreadable: Option<io::Error>,
+    /// How often reading it, or those before it that were read with it, had to wait: for a disk, as a rule.
+    pub waits: u32,
 }
 
 /// An inode with several names, of which one was found.

@@ -23,7 +23,7 @@ use onesweep_sys::{
     features::kernel_version,
     files::{self, EntryType, Stat},
     handle::{self, FileHandle},
-    lease, xfs,
+    lease, usage, xfs,
 };
 
 use self::listing::Listing;
@@ -241,17 +241,28 @@ impl Volume {
         entries_max: usize,
         mut each: impl FnMut(io::Result<Reading>),
     ) {
+        let mut told = usage::waits();
+        let mut waits = || {
+            let before = std::mem::replace(&mut told, usage::waits());
+            u32::try_from(told - before).unwrap_or(u32::MAX)
+        };
         let mut found = self.read_in_bulk(directories, entries_max).into_iter();
+        // The first of them has it.
+        let mut in_bulk = waits();
         // What changes from now on has this count, or a higher one.
         let listing = || Listing::new(self.generation().unwrap_or(0), entries_max);
         let mut opened = None;
         for &directory in directories {
             each(match found.next().flatten() {
-                Some(reading) => Ok(reading),
+                Some(reading) => Ok(Reading { waits: std::mem::take(&mut in_bulk), ..reading }),
                 None if directory.is_stub() => self.read_stub(),
                 None => {
                     let listing = opened.get_or_insert_with(listing);
-                    self.open(directory).and_then(|fd| self.list(directory, fd.as_fd(), listing))
+                    let reading = self.open(directory).and_then(|fd| self.list(directory, fd.as_fd(), listing));
+                    reading.map(|reading| Reading {
+                        waits: waits().saturating_add(std::mem::take(&mut in_bulk)),
+                        ..reading
+                    })
                 }
             });
         }

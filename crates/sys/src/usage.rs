@@ -5,31 +5,33 @@ use std::time::Duration;
 
 /// Units of 512 bytes that this thread has made block devices read; what came from a cache is not counted, nor what
 /// came over a network.
-#[doc(alias = "getrusage")]
 pub fn blocks_read() -> u64 {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one `rusage` to memory of that size, and one of zeros is valid too.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
-        usage.assume_init()
-    };
-    u64::try_from(usage.ru_inblock).unwrap_or(0)
+    u64::try_from(of(libc::RUSAGE_THREAD).ru_inblock).unwrap_or(0)
+}
+
+/// How often this thread has waited for something, a disk or another thread. That others had its processor meanwhile doesn't count.
+pub fn waits() -> u64 {
+    u64::try_from(of(libc::RUSAGE_THREAD).ru_nvcsw).unwrap_or(0)
 }
 
 /// The time that processors gave to the processes that this one has started and waited for, and those that they have.
-#[doc(alias = "getrusage")]
 pub fn of_children() -> Duration {
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the kernel writes one `rusage` to memory of that size, and one of zeros is valid too.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
-        usage.assume_init()
-    };
+    let usage = of(libc::RUSAGE_CHILDREN);
     let time = |time: libc::timeval| {
         let seconds = Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0));
         seconds + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or(0))
     };
     time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+#[doc(alias = "getrusage")]
+fn of(whom: libc::c_int) -> libc::rusage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one `rusage` to memory of that size, and one of zeros is valid too.
+    unsafe {
+        libc::getrusage(whom, usage.as_mut_ptr());
+        usage.assume_init()
+    }
 }
 
 #[cfg(test)]
@@ -42,6 +44,32 @@ mod tests {
         let script = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done";
         assert!(std::process::Command::new("sh").args(["-c", script]).status().unwrap().success());
         assert!(of_children() > before);
+    }
+
+    #[test]
+    fn who_waits_is_told_and_who_works_is_not() {
+        let (question, asked) = std::sync::mpsc::channel();
+        let (answer, answered) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            asked.iter().for_each(|()| {
+                // Until the one who asks sleeps.
+                std::thread::sleep(Duration::from_millis(2));
+                answer.send(()).unwrap();
+            });
+        });
+        let before = waits();
+        for _ in 0..5 {
+            question.send(()).unwrap();
+            answered.recv().unwrap();
+        }
+        let (after, mut sum) = (waits(), 0_u64);
+        assert!(after >= before + 5);
+        for number in 0..20_000_000_u64 {
+            sum = std::hint::black_box(sum ^ number);
+        }
+        assert_eq!(waits(), after, "{sum}");
+        drop(question);
+        other.join().unwrap();
     }
 
     #[test]

@@ -154,7 +154,8 @@ pub(super) fn open(from: &mut Reader<'_>) -> Option<OpenFile> {
 }
 
 pub(super) fn put_reading(out: &mut Writer, reading: &Reading) {
-    let Reading { access, blocks, own, directories, inodes, linked, custom, changed_at, stamp, unreadable } = reading;
+    let Reading { access, blocks, own, directories, inodes, linked, custom, changed_at, stamp, unreadable, waits } =
+        reading;
     [access.mode, access.uid, access.gid].into_iter().for_each(|number| out.unsigned(number.into()));
     out.unsigned(access.acl);
     out.signed(*blocks);
@@ -179,6 +180,7 @@ pub(super) fn put_reading(out: &mut Writer, reading: &Reading) {
     if let Some(error) = unreadable {
         put_error(out, error);
     }
+    out.unsigned((*waits).into());
 }
 
 pub(super) fn reading(from: &mut Reader<'_>) -> Option<Reading> {
@@ -200,7 +202,8 @@ pub(super) fn reading(from: &mut Reader<'_>) -> Option<Reading> {
         0 => None,
         _ => Some(error(from)?),
     };
-    Some(Reading { access, blocks, own, directories, inodes, linked, custom, changed_at, stamp, unreadable })
+    let waits = from.small()?;
+    Some(Reading { access, blocks, own, directories, inodes, linked, custom, changed_at, stamp, unreadable, waits })
 }
 
 pub(super) fn put_seen(out: &mut Writer, seen: &Seen) {
@@ -289,6 +292,7 @@ mod tests {
                 changed_at: fields[2],
                 stamp,
                 unreadable: error.map(io::Error::from_raw_os_error),
+                waits: ino,
             };
             let mut out = Writer::default();
             put_reading(&mut out, &sent);
