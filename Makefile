@@ -80,6 +80,7 @@ help:
 	@echo 'make build      build the program, release/onesweep in the target directory; FEATURES=engines adds Redis and S3, FEATURES=yara YARA-X (Rust 1.91)'
 	@echo 'make install    the program, and onesweep serve, guard and peer serve as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
 	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
+	@echo 'make capi-asan-test  its tests, with a library that has the address sanitizer itself; a part of make test-long'
 	@echo 'make deb        the program as a package of Debian, in target/deb; make deb-test installs, upgrades and purges one (root)'
 	@echo 'make wheel      the package for Python, in target/wheels'
 	@echo 'make python-test  its tests; a part of make test'
@@ -246,6 +247,20 @@ ray-test: python-develop $(RAY_ENV)/made
 	$(PYTHON_TEST_ENV) PYTHONPATH=$(abspath crates/python/python) $(RAY_ENV)/bin/python -m pytest -W ignore -p no:cacheprovider -p no:logging \
 	    --basetemp $(abspath $(TARGET))/ray-test crates/python/tests/with_ray
 
+# The programs of its tests with a library that has the address sanitizer itself, which is rustc's: the stable one brings it, but takes its option
+# only when it's told to be a nightly one. Contents of files get memory of their own there, none that was used before. The sanitizer doesn't see what the kernel writes for io_uring, so they run without it, too.
+SANITIZED_HOST = $(shell rustc -vV | sed -n 's/^host: //p')
+SANITIZED := $(abspath $(TARGET))/capi-sanitized
+capi-asan-test:
+	@.ci/deps $(TOOLS)
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS='-Zsanitizer=address --cfg onesweep_fresh_memory' CARGO_TARGET_DIR=$(SANITIZED) \
+	    $(CARGO) build --package onesweep-capi --lib --target $(SANITIZED_HOST)
+	@for hidden in '' io_uring; do \
+	    ONESWEEP_HIDE=$$hidden ONESWEEP_CAPI_ARCHIVE=$(SANITIZED)/$(SANITIZED_HOST)/debug/libonesweep_capi.a \
+	        ONESWEEP_CAPI_SANITIZER=$$(echo "$$(rustc --print sysroot)"/lib/rustlib/$(SANITIZED_HOST)/lib/librustc-*_rt.asan.a) \
+	        $(TEST) --package onesweep-capi --test interface -- programs:: || exit; \
+	done
+
 # include/onesweep.h of crates/capi, of its source; a test compares them.
 header:
 	ONESWEEP_WRITE_HEADER=1 $(CARGO) test --package onesweep-capi --test interface -- the_header_is_that_of_the_source
@@ -263,6 +278,7 @@ test-long: deps
 	@echo "commit $$(git describe --always --dirty), seed $${ONESWEEP_TEST_SEED:-1}, $(LONG_PROPTEST_CASES) cases for each property"
 	ONESWEEP_TEST_LONG=1 PROPTEST_CASES=$(LONG_PROPTEST_CASES) $(TEST) --profile long --no-fail-fast --workspace --all-targets
 	$(TEST) --workspace --doc
+	$(MAKE) capi-asan-test
 	$(MAKE) python-test
 	$(MAKE) torch-test
 	$(MAKE) ray-test
@@ -393,4 +409,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi header wheel python python-test try test test-long features-lint engines-test yara-test pjdfstest install-test vm vm-test pressure-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench python-disk-bench torch-test ray-test free-threaded-test
+.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi capi-asan-test header wheel python python-test try test test-long features-lint engines-test yara-test pjdfstest install-test vm vm-test pressure-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench python-disk-bench torch-test ray-test free-threaded-test

@@ -298,7 +298,9 @@ impl BufferPool {
     /// the unused ends of used ones.
     pub fn new(spare_bytes: usize) -> BufferPool {
         let (blocks, small) = (VecDeque::new(), Default::default());
-        BufferPool(Arc::new(Mutex::new(Kept { blocks, small, bytes: 0, ends: 0, bytes_max: spare_bytes })))
+        // The sanitizer sees who uses memory after it was given back, or beyond its end, where all of it comes from the system.
+        let bytes_max = if cfg!(onesweep_fresh_memory) { 0 } else { spare_bytes };
+        BufferPool(Arc::new(Mutex::new(Kept { blocks, small, bytes: 0, ends: 0, bytes_max })))
     }
 
     /// As [`FileBuffer::try_zeroed`], from used memory where some is kept, which is cleared first.

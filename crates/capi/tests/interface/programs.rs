@@ -11,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
-    library::{directory, run, sources},
+    library::{archive, directory, run, sanitizer, sources},
     server,
 };
 
@@ -20,33 +20,62 @@ use crate::{
 enum Way {
     Plain,
     Valgrind,
-    Sanitized,
+    /// The program has the sanitizers of the compiler of C, the library none.
+    SanitizedProgram,
+    /// The library has the address sanitizer, too.
+    SanitizedThroughout,
+}
+
+/// All ways in which the library that there is can be looked at.
+fn ways() -> &'static [Way] {
+    match sanitizer() {
+        None => &[Way::Plain, Way::Valgrind, Way::SanitizedProgram],
+        Some(_) => &[Way::SanitizedThroughout],
+    }
 }
 
 /// Builds a program of `tests/c`, or of other text, for its caller alone: two tests may take the same at the same time, and the
 /// linker makes it executable at its end.
 fn build(source: &Path, way: Way) -> PathBuf {
+    build_with(source, way, &[format!("-L{}", directory().display()), "-lonesweep".into()])
+}
+
+fn build_with(source: &Path, way: Way, library: &[String]) -> PathBuf {
     static BUILT: AtomicU32 = AtomicU32::new(0);
     let name = source.file_stem().unwrap().to_str().unwrap();
     let program = directory().join(format!("{name}-{way:?}-{}", BUILT.fetch_add(1, Relaxed)));
+    let object = program.with_extension("o");
     let mut compile = Command::new("cc");
     compile.args(["-std=c11", "-g", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]);
-    if way == Way::Sanitized {
+    if matches!(way, Way::SanitizedProgram | Way::SanitizedThroughout) {
         compile.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]);
     }
     compile.arg("-I").arg(sources().join("include")).arg("-I").arg(sources().join("tests/c"));
-    compile.arg("-o").arg(&program).arg(source).arg("-L").arg(directory());
-    compile.arg("-lonesweep").arg(format!("-Wl,-rpath,{}", directory().display()));
-    run(&mut compile);
+    run(compile.arg("-c").arg("-o").arg(&object).arg(source));
+    let mut link = Command::new("cc");
+    link.arg("-pthread").arg("-o").arg(&program).arg(&object);
+    match way {
+        Way::Plain | Way::Valgrind => {}
+        Way::SanitizedProgram => _ = link.arg("-fsanitize=address,undefined"),
+        // Only one can be in a process: the compiler of C, which is told nothing here, would add its own. A library finds
+        // what a program has where it's exported. It stands before what it watches over.
+        Way::SanitizedThroughout => {
+            link.args(["-Wl,--export-dynamic", "-Wl,--whole-archive"]).arg(sanitizer().unwrap());
+            link.args(["-Wl,--no-whole-archive", "-lm", "-ldl", "-lrt"]);
+        }
+    }
+    run(link.args(library).arg(format!("-Wl,-rpath,{}", directory().display())));
     program
 }
 
-/// A command that runs a program in a way that tells of each fault by its exit code.
+/// A stack that is gone is looked at, too.
+const SANITIZER_OPTIONS: &str = "exitcode=99:detect_stack_use_after_return=1:detect_leaks=1:abort_on_error=0";
+
+/// A command that runs a program in a way that tells of each fault by an exit code of its own.
 fn command(program: &Path, way: Way) -> Command {
     if way != Way::Valgrind {
         let mut command = Command::new(program);
-        // A stack that is gone, too.
-        command.env("ASAN_OPTIONS", "detect_stack_use_after_return=1:detect_leaks=1:abort_on_error=0");
+        command.env("ASAN_OPTIONS", SANITIZER_OPTIONS).env("UBSAN_OPTIONS", "exitcode=99");
         return command;
     }
     let mut command = Command::new("valgrind");
@@ -65,7 +94,7 @@ fn scratch() -> TempDir {
 }
 
 fn run_all_ways(name: &str, arguments: impl Fn(&Path, Way) -> Vec<PathBuf>) {
-    for way in [Way::Plain, Way::Valgrind, Way::Sanitized] {
+    for &way in ways() {
         let place = scratch();
         let program = build(&sources().join(format!("tests/c/{name}.c")), way);
         let work = place.path().join("work");
@@ -115,29 +144,116 @@ fn summaries() {
     run_all_ways("service", |place, _| vec![server::stand_in(place)]);
 }
 
+/// What a program does wrong.
+struct Wrong {
+    name: &'static str,
+    body: &'static str,
+    /// What the sanitizer calls it, and where the access is, if it is one.
+    report: &'static str,
+    place: Option<&'static str>,
+    seen_by: &'static [Way],
+}
+
+/// A sanitizer in the program alone sees its accesses, and what passes malloc, by which the library allocates.
+const ALL: &[Way] = &[Way::Valgrind, Way::SanitizedProgram, Way::SanitizedThroughout];
+const WHO_SEE_THE_LIBRARY: &[Way] = &[Way::Valgrind, Way::SanitizedThroughout];
+const WHO_SEE_EACH_FILE: &[Way] = &[Way::SanitizedThroughout];
+
+const WRONGS: [Wrong; 7] = [
+    Wrong {
+        name: "use",
+        body: "onesweep_options *o = onesweep_options_new(); onesweep_options_free(o); onesweep_options_set_budget(o, 1);",
+        report: "heap-use-after-free",
+        place: Some("libonesweep.so"),
+        seen_by: ALL,
+    },
+    Wrong {
+        name: "leak",
+        // Several, since a register may still have the last.
+        body: "for (int times = 0; times < 9; times++) onesweep_options_new();",
+        report: "detected memory leaks",
+        place: None,
+        seen_by: ALL,
+    },
+    Wrong {
+        name: "after-the-sweep",
+        body: "onesweep_bulk_read(&tree, 1, NULL, look, NULL, NULL); byte = *seen;",
+        report: "heap-use-after-free",
+        place: Some("wrong-after-the-sweep"),
+        seen_by: ALL,
+    },
+    Wrong {
+        name: "at-the-next-file",
+        body: "onesweep_bulk_read(&tree, 1, NULL, look_back, NULL, NULL);",
+        report: "heap-use-after-free",
+        place: Some("wrong-at-the-next-file"),
+        seen_by: WHO_SEE_EACH_FILE,
+    },
+    Wrong {
+        name: "behind-its-end",
+        body: "onesweep_bulk_read(&tree, 1, NULL, look_behind, NULL, NULL);",
+        report: "heap-buffer-overflow",
+        place: Some("wrong-behind-its-end"),
+        seen_by: WHO_SEE_EACH_FILE,
+    },
+    Wrong {
+        name: "freed-buffer",
+        body: "onesweep_bulk_read(&tree, 1, NULL, take, NULL, NULL); onesweep_buffer_free(taken); onesweep_buffer_size(taken);",
+        report: "heap-use-after-free",
+        place: Some("libonesweep.so"),
+        seen_by: WHO_SEE_THE_LIBRARY,
+    },
+    Wrong {
+        name: "short-list",
+        body: "const char **list = malloc(sizeof *list); list[0] = tree; \
+               onesweep_bulk_read(list, 2, NULL, look, NULL, NULL); free(list);",
+        report: "heap-buffer-overflow",
+        place: Some("libonesweep.so"),
+        seen_by: WHO_SEE_THE_LIBRARY,
+    },
+];
+
+/// A program that does this.
+fn text_of(body: &str) -> String {
+    let callback = |name: &str, body: &str| {
+        format!("int {name}(void *user, onesweep_file *file) {{ (void)user; size_t size; {body} return 0; }}\n")
+    };
+    let data = "seen = onesweep_file_data(file, &size);";
+    let callbacks = [
+        callback("look", data),
+        callback("look_back", &format!("if (seen) byte = *seen; {data}")),
+        callback("look_behind", &format!("{data} byte = seen[size];")),
+        callback("take", "(void)size; onesweep_file_take(file, &taken);"),
+    ];
+    let known = "static const char *seen; static volatile char byte; static onesweep_buffer *taken;\n";
+    let begin = "int main(int argc, char **argv) { (void)argc; (void)byte; (void)taken; const char *tree = argv[1]; (void)tree;";
+    format!("#include <stdlib.h>\n#include <onesweep.h>\n{known}{}{begin} {body} return 0; }}\n", callbacks.concat())
+}
+
 /// What the tools tell of a fault, so that their silence means something.
 #[test]
 fn the_tools_see_what_a_program_does_wrong() {
-    let wrongs = [
-        (
-            "use",
-            "onesweep_options *o = onesweep_options_new(); onesweep_options_free(o); onesweep_options_set_budget(o, 1);",
-        ),
-        // Several, since a register may still have the last.
-        ("leak", "for (int times = 0; times < 9; times++) onesweep_options_new();"),
-    ];
-    for (name, body) in wrongs {
-        let place = scratch();
-        let source = place.path().join(format!("wrong-{name}.c"));
-        fs::write(
-            &source,
-            format!("#include <stddef.h>\n#include <onesweep.h>\nint main(void) {{ {body} return 0; }}\n"),
-        )
-        .unwrap();
-        for way in [Way::Valgrind, Way::Sanitized] {
-            // The sanitizer sees only what passes malloc, and that is what the library allocates by.
-            let out = command(&build(&source, way), way).output().unwrap();
-            assert!(!out.status.success(), "{name} {way:?}: {}", String::from_utf8_lossy(&out.stderr));
+    let directory = scratch();
+    let tree = directory.path().join("tree");
+    fs::create_dir(&tree).unwrap();
+    for file in ["a", "b", "c"] {
+        fs::write(tree.join(file), "some bytes, of a length that fills no block").unwrap();
+    }
+    for Wrong { name, body, report, place, seen_by } in WRONGS {
+        let source = directory.path().join(format!("wrong-{name}.c"));
+        fs::write(&source, text_of(body)).unwrap();
+        for &way in ways().iter().filter(|way| seen_by.contains(way)) {
+            let mut command = command(&build(&source, way), way);
+            // Places by the file that they are in, whatever tool there is to tell more.
+            command.env("ASAN_OPTIONS", format!("{SANITIZER_OPTIONS}:symbolize=0"));
+            let out = command.arg(&tree).output().unwrap();
+            let told = String::from_utf8_lossy(&out.stderr);
+            assert_eq!(out.status.code(), Some(99), "{name} {way:?}: {told}");
+            if way == Way::SanitizedThroughout {
+                let first = told.lines().find(|line| line.trim_start().starts_with("#0 ")).unwrap_or_default();
+                assert!(told.contains(report), "{name}: {told}");
+                assert!(place.is_none_or(|place| first.contains(place)), "{name}, at {first}: {told}");
+            }
         }
     }
 }
@@ -196,7 +312,7 @@ impl Drop for Mounted {
 #[test]
 fn errors_that_take_root() {
     let Some(mounted) = Mounted::new("errors_that_take_root") else { return };
-    for way in [Way::Plain, Way::Valgrind, Way::Sanitized] {
+    for &way in ways() {
         let program = build(&sources().join("tests/c/privileged.c"), way);
         let work = mounted.place.path().join(format!("work-{way:?}"));
         fs::create_dir(&work).unwrap();
@@ -210,11 +326,22 @@ fn errors_that_take_root() {
 fn summaries_of_a_real_server() {
     let Some(mounted) = Mounted::new("summaries_of_a_real_server") else { return };
     let socket = server::real(&mounted.volume(), mounted.place.path());
-    for way in [Way::Plain, Way::Valgrind, Way::Sanitized] {
+    for &way in ways() {
         let program = build(&sources().join("tests/c/service.c"), way);
         let work = mounted.volume().join(format!("{way:?}"));
         fs::create_dir(&work).unwrap();
         run(command(&program, way).arg(&work).arg(&socket).arg("real"));
+    }
+}
+
+#[test]
+fn a_panic_ends_at_the_border() {
+    // Statically linked: what makes the library panic on purpose is in no shared one.
+    let library = [&*archive().to_string_lossy(), "-lgcc_s", "-lm", "-ldl", "-lc"].map(str::to_owned);
+    for &way in ways() {
+        let program = build_with(&sources().join("tests/c/fault.c"), way, &library);
+        let told = run(command(&program, way).arg("."));
+        assert!(told.contains("asked for by a test"), "{told}");
     }
 }
 
@@ -227,6 +354,9 @@ fn programs_of_the_guide() -> Vec<String> {
 /// As `make install-capi` leaves it, pkg-config leads to it.
 #[test]
 fn what_is_installed_builds_programs() {
+    if sanitizer().is_some() {
+        return; // Nobody installs such a library.
+    }
     let place = scratch();
     let installed = place.path().join("installed");
     let makefile = sources().join("../..");
@@ -260,7 +390,7 @@ fn the_guide_says_what_works() {
     for (number, text) in programs.iter().enumerate() {
         let source = place.path().join(format!("guide{number}.c"));
         fs::write(&source, text).unwrap();
-        for way in [Way::Plain, Way::Valgrind, Way::Sanitized] {
+        for &way in ways() {
             let mut command = command(&build(&source, way), way);
             let out = command.arg(place.path().join("tree")).arg("/nonexistent").output().unwrap();
             let told = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));

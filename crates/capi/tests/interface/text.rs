@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, env, fs, process::Command};
 
-use crate::library::{archive, directory, run, sources};
+use crate::library::{directory, run, sources};
 
 fn read(path: &str) -> String {
     let path = sources().join(path);
@@ -119,16 +119,4 @@ fn versions_are_one() {
     assert!(read("link").contains(&format!("libonesweep.so.{version}")), "{version}");
     let makefile = read("../../Makefile");
     assert!(makefile.contains(&format!("CAPI_VERSION := {version}\n")), "{version}");
-}
-
-#[test]
-fn a_panic_ends_at_the_border() {
-    // Statically linked: what makes the library panic on purpose is in no shared one.
-    let program = directory().join("fault");
-    let mut compile = Command::new("cc");
-    compile.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
-    compile.arg("-I").arg(sources().join("include")).arg(sources().join("tests/c/fault.c")).arg(archive());
-    run(compile.args(["-lgcc_s", "-lpthread", "-lm", "-ldl", "-lc"]));
-    let told = run(Command::new(&program).arg("."));
-    assert!(told.contains("asked for by a test"), "{told}");
 }
