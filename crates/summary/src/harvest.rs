@@ -318,63 +318,18 @@ mod tests {
         assert_eq!(merged.len() as u64, LAST);
     }
 
-    /// Directories that take long, whether they wait or not.
-    struct Lengthy {
-        waits: u32,
-        largest_job: AtomicU64,
-    }
-
-    impl Directories for Lengthy {
-        fn read(&self, _: NodeId) -> io::Result<Reading> {
-            thread::sleep(IN_MEMORY);
-            Ok(Reading { waits: self.waits, ..Reading::default() })
-        }
-        fn read_some_up_to(&self, directories: &[NodeId], _: usize) -> Vec<io::Result<Reading>> {
-            self.largest_job.fetch_max(directories.len() as u64, Ordering::Relaxed);
-            self.read_some(directories)
-        }
-        fn look(&self, _: NodeId) -> io::Result<LinkedName> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-        fn sync(&self) -> io::Result<()> {
-            Ok(())
-        }
-        fn settling_seconds(&self) -> i64 {
-            0
-        }
-        fn parent(&self, _: NodeId) -> io::Result<NodeId> {
-            Err(io::ErrorKind::Unsupported.into())
-        }
-    }
-
-    struct Silent;
-
-    impl Tracker for Silent {
-        fn drain(&self) -> io::Result<Drained> {
-            Ok(Drained::default())
-        }
-        fn heed(&self, _: NodeId) {}
-        fn keep_heeding(&self, _: NodeId, _: bool) {}
-        fn start_anew(&self) {}
-    }
-
     /// A busy machine is no disk.
     #[test]
-    fn only_those_that_wait_are_read_one_by_one() {
-        let largest_job = |waits| {
-            let directories = Lengthy { waits, largest_job: AtomicU64::new(0) };
-            let mut waiting = Waiting::of((0..1000).map(|ino| (id(ino), Slot(ino as u32))));
-            let mut merged = 0;
-            harvest(&mut waiting, (&directories, &Silent, usize::MAX), &|| false, |_, _, _| {
-                merged += 1;
-                Ok::<_, ()>(())
-            })
-            .expect("nothing fails");
-            assert_eq!(merged, 1000);
-            directories.largest_job.into_inner()
+    fn long_ones_were_in_memory_unless_they_waited() {
+        const COUNT: u32 = 32;
+        let was_in_memory = |each_took: Duration, that_waited: u32| {
+            let waits = |number| u32::from(number < that_waited);
+            let reading = |number| (Slot(number), Ok(Reading { waits: waits(number), ..Reading::default() }));
+            Done { ticket: 0, readings: (0..COUNT).map(reading).collect(), took: each_took * COUNT }.was_in_memory()
         };
-        assert_eq!(largest_job(1), 1);
-        assert!(largest_job(0) >= 16);
+        let short = IN_MEMORY - Duration::from_micros(1);
+        assert!(was_in_memory(short, 0) && was_in_memory(short, COUNT));
+        assert!(was_in_memory(IN_MEMORY * 20, 1) && !was_in_memory(IN_MEMORY, 2));
     }
 
     fn id(ino: u64) -> NodeId {

@@ -35,7 +35,7 @@ pub struct Reading {
     pub stamp: u64,
     /// Why its entries, or some of them, aren't there.
     pub unreadable: Option<io::Error>,
-    /// How often reading it, or those before it that were read with it, had to wait: for a disk, as a rule.
+    /// How often reading it had to wait, for a disk as a rule. Of those that were read together the first has it for all.
     pub waits: u32,
 }
 

@@ -48,28 +48,17 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_and_who_works_is_not() {
-        let (question, asked) = std::sync::mpsc::channel();
-        let (answer, answered) = std::sync::mpsc::channel();
-        let other = std::thread::spawn(move || {
-            asked.iter().for_each(|()| {
-                // Until the one who asks sleeps.
-                std::thread::sleep(Duration::from_millis(2));
-                answer.send(()).unwrap();
-            });
-        });
         let before = waits();
-        for _ in 0..5 {
-            question.send(()).unwrap();
-            answered.recv().unwrap();
-        }
-        let (after, mut sum) = (waits(), 0_u64);
-        assert!(after >= before + 5);
-        for number in 0..20_000_000_u64 {
-            sum = std::hint::black_box(sum ^ number);
-        }
-        assert_eq!(waits(), after, "{sum}");
-        drop(question);
-        other.join().unwrap();
+        // To sleep is to wait.
+        (0..5).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
+        assert!(waits() >= before + 5);
+        // Code that was paged out may come back at the first time.
+        let only_works = (0..10).any(|_| {
+            let before = waits();
+            std::hint::black_box((0..1_000_000_u64).fold(0, |sum, number| std::hint::black_box(sum ^ number)));
+            waits() == before
+        });
+        assert!(only_works);
     }
 
     #[test]

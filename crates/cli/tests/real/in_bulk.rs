@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs::{self, File},
+    io,
     mem::MaybeUninit,
     os::{
         fd::AsFd,
@@ -14,7 +15,12 @@ use std::{
     thread,
 };
 
-use onesweep_summary::{identity::NodeId, reading::Directories, summaries::Freshness, volume::Volume};
+use onesweep_summary::{
+    identity::NodeId,
+    reading::{Directories, Reading},
+    summaries::Freshness,
+    volume::Volume,
+};
 use onesweep_sys::{
     rights::{Right, keep_only},
     xfs,
@@ -105,6 +111,11 @@ fn all(volume: &Volume) -> Vec<NodeId> {
     all
 }
 
+/// All that it says of the directory.
+fn shown(reading: io::Result<Reading>) -> String {
+    format!("{:?}", reading.map(|reading| Reading { waits: 0, ..reading }))
+}
+
 fn same_readings(fs: Fs) {
     let image = Image::new(fs, 1 << 30);
     let root = image.root();
@@ -117,14 +128,15 @@ fn same_readings(fs: Fs) {
     all.sort_unstable();
     volume.sync().expect("it is written");
     assert!(volume.read_in_bulk(&all, usize::MAX).is_empty(), "it hasn't begun");
-    let read = |up_to| volume.read_some_up_to(&all, up_to).into_iter().map(|reading| format!("{reading:?}"));
+    let read = |up_to| volume.read_some_up_to(&all, up_to).into_iter().map(shown);
     let (each, few): (Vec<_>, Vec<_>) = (read(usize::MAX).collect(), read(100).collect());
     assert!(volume.begin_bulk(), "{}: it can be read in bulk", fs.name());
     read(usize::MAX).zip(&each).for_each(|(bulk, each)| assert_eq!(bulk, *each, "{}", fs.name()));
     read(100).zip(few).for_each(|(bulk, few)| assert_eq!(bulk, few, "{}", fs.name()));
     // One by one and in any order, too.
     for (&directory, each) in all.iter().zip(&each).rev().step_by(7) {
-        assert_eq!(format!("{:?}", volume.read_some(&[directory, volume.root()])[0]), *each, "{}", fs.name());
+        let first = volume.read_some(&[directory, volume.root()]).swap_remove(0);
+        assert_eq!(shown(first), *each, "{}", fs.name());
     }
     let bulk = volume.read_in_bulk(&all, usize::MAX);
     let ordinary: BTreeSet<NodeId> =
@@ -143,6 +155,33 @@ fn same_readings(fs: Fs) {
     assert_eq!(others, expected, "{}", fs.name());
     volume.end_bulk();
     assert!(volume.read_in_bulk(&all, usize::MAX).is_empty());
+}
+
+/// By that a harvest tells a disk from memory.
+#[test]
+fn readings_tell_that_they_waited_for_a_disk() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let root = image.root();
+    (0..200).for_each(|number| fs::create_dir(root.join(number.to_string())).expect("a folder"));
+    let volume = Volume::of(&root).expect("a file system");
+    let all = all(&volume);
+    for is_bulk in [false, true] {
+        assert!(!is_bulk || volume.begin_bulk());
+        let waits = || -> u32 {
+            let readings = volume.read_some(&all);
+            readings.into_iter().map(|reading| reading.expect("it is read").waits).sum()
+        };
+        // Others may bring back what was dropped, and drop what was read.
+        let from_disk = (0..10).any(|_| {
+            volume.sync().expect("it is written");
+            fs::write("/proc/sys/vm/drop_caches", "3").expect("root may");
+            waits() > 0
+        });
+        assert!(from_disk, "in bulk: {is_bulk}");
+        assert!((0..10).any(|_| waits() == 0), "in bulk: {is_bulk}");
+    }
+    volume.end_bulk();
 }
 
 #[test]
