@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use crate::image::attach_loop;
+use crate::image::{attach_loop, unmount};
 use crate::openmetrics;
 use crate::peer_mount::{of_servers, wait_until};
 use crate::run::{figure, finish, onesweep, output, root_test, run, summary, text};
@@ -175,7 +175,7 @@ fn a_device_is_opened_alone_and_checked() {
     let mut command = onesweep(["peer", "index", "--check", "--key"]);
     command.arg(place.path("key")).arg("--index").arg(place.path("index")).arg(device);
     let told = text(&finish(&mut command, 2).stderr);
-    run(Command::new("umount").arg(&mnt));
+    unmount(&mnt);
     // Mounted and unmounted, it has other marks.
     let checked = place.index(&["--check"], device, 0);
     run(Command::new("losetup").arg("--detach").arg(device));
@@ -370,7 +370,7 @@ fn is_raced_on(place: &Place, image: &Path, has_marks: bool) {
     let changed = File::options().write(true).open(&file).expect("the file");
     changed.write_all_at(&new, 1 << 20).expect("it is written");
     drop(changed);
-    run(Command::new("umount").arg(place.path("mnt")));
+    unmount(&place.path("mnt"));
     let until = std::time::Instant::now() + Duration::from_secs(30);
     // ntfs-3g is a process, and holds the device a little longer than its mount.
     while is_used(image, is_device) {
@@ -431,7 +431,7 @@ fn an_ntfs_of_windows_changed_by_ntfs_3g_on_a_device_serves_no_old_byte() {
         let changed = File::options().write(true).create(true).truncate(false).open(mnt.join("file")).expect("a file");
         changed.write_all_at(bytes, at).expect("it is written");
         drop(changed);
-        run(Command::new("umount").arg(&mnt));
+        unmount(&mnt);
         wait_until("the device stays in use", || !is_used(device, true));
     };
     let old: Vec<u8> = (0..4 << 20).map(|at: u32| (at / 4096 * 7 + at % 251) as u8).collect();

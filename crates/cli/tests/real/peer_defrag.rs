@@ -19,6 +19,7 @@ use onesweep_peer::wire::{Answer, FRAME_BYTES_MAX, answer};
 use serde_json::Value;
 
 use crate::{
+    image::unmount,
     peer::{Place, Raced, Server, counted},
     peer_mount::{of_servers, push, wait_until},
     run::{figure, finish, onesweep, output, root_test, run, text},
@@ -61,7 +62,7 @@ fn mounted<T>(place: &Place, image: &Path, work: impl FnOnce(&Path) -> T) -> T {
     let _ = fs::create_dir(&mnt);
     run(Command::new("mount").args(["-o", "loop"]).arg(image).arg(&mnt));
     let done = work(&mnt);
-    run(Command::new("umount").arg(&mnt));
+    unmount(&mnt);
     wait_until("the loop device goes", || output(Command::new("losetup").arg("--associated").arg(image)).is_empty());
     done
 }

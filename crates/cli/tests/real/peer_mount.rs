@@ -20,7 +20,7 @@ use std::{
 use rustix::fs::OFlags;
 
 use crate::{
-    image::attach_loop,
+    image::{attach_loop, unmount},
     peer::{Place, Raced, Server, counted},
     peer_tree::has_passthrough,
     run::{figure, finish, hold, long, onesweep, output, root_test, run, seed, text},
@@ -382,7 +382,7 @@ fn goes_by_pattern(mkfs: &[&str], megabytes: u64) {
     for (number, name) in ["music/deep/song", "film.iso", "text", "other.iso.txt"].iter().enumerate() {
         fs::write(mnt.join(name), content(number as u64)).expect("a file");
     }
-    run(Command::new("umount").arg(&mnt));
+    unmount(&mnt);
     wait_until("the loop device goes", || output(Command::new("losetup").arg("--associated").arg(&image)).is_empty());
     place.index(&[], &image, 0);
     let server = Server::start(&place);
@@ -449,7 +449,7 @@ fn files_that_move_go_by_their_pattern_from_the_next_start_on() {
     let content = |seed: u64| (0..256).flat_map(|number| block(seed, number)).collect::<Vec<u8>>();
     fs::write(mnt.join("film.iso"), content(1)).expect("a file");
     fs::write(mnt.join("text"), content(2)).expect("a file");
-    run(Command::new("umount").arg(&mnt));
+    unmount(&mnt);
     wait_until("the loop device goes", || output(Command::new("losetup").arg("--associated").arg(&image)).is_empty());
     place.index(&[], &image, 0);
     let server = Server::start(&place);

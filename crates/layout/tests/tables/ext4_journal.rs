@@ -16,7 +16,7 @@ use crate::{
     conformance::{Kept, by_kernel, by_tables, compare, names_its_place, scan},
     ext4::{MIB, conforms_mounted, open},
     ext4_tree::{Amount, fill, fill_small},
-    image::{Image, run},
+    image::{Image, run, unmount},
 };
 
 /// A device in a loop, which goes when this goes.
@@ -172,7 +172,7 @@ fn is_mounted_by_kernel(image: &Image, bytes: &[u8]) -> bool {
     let mounted = Command::new("mount").args(["-t", "ext4", "-o", "loop"]).arg(&copy).arg(image.root()).output();
     let is_mounted = mounted.expect("mount runs").status.success();
     if is_mounted {
-        run(Command::new("umount").arg(image.root()));
+        unmount(&image.root());
     }
     fs::remove_file(&copy).unwrap();
     is_mounted

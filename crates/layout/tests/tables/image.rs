@@ -66,29 +66,40 @@ impl Image {
         self.mounted = true;
     }
 
-    /// Unmounts, trying again for a while: a process that another test is starting has our files open until its exec.
+    /// Unmounts it.
     pub(crate) fn unmount(&mut self) {
-        for _ in 0..500 {
-            let out = Command::new("umount").arg(self.root()).output().expect("umount runs");
-            if out.status.success() {
-                self.mounted = false;
-                return;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        panic!("{} stays busy", self.root().display());
+        unmount(&self.root());
+        self.mounted = false;
     }
 }
 
 impl Drop for Image {
     fn drop(&mut self) {
-        if self.mounted && !run_quietly(Command::new("umount").arg(self.root())) {
-            // Removing the folder would remove what is mounted there.
-            let _ = run_quietly(Command::new("umount").arg("--lazy").arg(self.root()));
-            let kept = self.folder.take().map(tempfile::TempDir::keep);
-            eprintln!("left mounted: {kept:?}");
+        if self.mounted && !try_to_unmount(&self.root()) {
+            let is_lazily = run_quietly(Command::new("umount").arg("--lazy").arg(self.root()));
+            if !is_lazily {
+                // Removing the folder would remove what is mounted there.
+                let kept = self.folder.take().map(tempfile::TempDir::keep);
+                eprintln!("left mounted: {kept:?}");
+            }
         }
     }
+}
+
+/// Unmounts what was mounted there.
+pub(crate) fn unmount(root: &Path) {
+    assert!(try_to_unmount(root), "{} stays busy", root.display());
+}
+
+/// Tries again for a while: a process that another test is starting has our files open until its exec.
+fn try_to_unmount(root: &Path) -> bool {
+    (0..500).any(|_| {
+        let is_done = run_quietly(Command::new("umount").arg(root));
+        if !is_done {
+            thread::sleep(Duration::from_millis(20));
+        }
+        is_done
+    })
 }
 
 fn run_quietly(command: &mut Command) -> bool {

@@ -17,7 +17,7 @@ use onesweep_layout::{
 
 use crate::{
     conformance::{Kept, Tree, by_kernel, by_tables, compare, scan},
-    image::{Image, not_here, run, skipped},
+    image::{Image, not_here, run, skipped, unmount},
     noting::Noting,
     xfs_tree::{ATTRIBUTE_MAX, Recipe, fill},
 };
@@ -46,7 +46,7 @@ pub(crate) fn filled(bytes: u64, mkfs: &[&str], recipe: &Recipe) -> Option<Image
     if !mounted.status.success() {
         return refused("the kernel", &mounted.stderr);
     }
-    run(Command::new("umount").arg(image.root()));
+    unmount(&image.root());
     image.mount(&["-t", "xfs"], "");
     fill(&image.root(), recipe);
     image.unmount();
@@ -179,7 +179,7 @@ fn quotas_are_not_told() {
     if !mounted.status.success() {
         return not_here("the kernel has no quotas for XFS");
     }
-    run(Command::new("umount").arg(image.root()));
+    unmount(&image.root());
     let (before, tables) = (open(&image).facts().inodes_used.unwrap(), by_tables(&mut open(&image), &[]));
     image.mount(&["-t", "xfs"], "ro");
     let kernel = by_kernel(&image.root(), &[]);

@@ -26,7 +26,7 @@ use onesweep_sys::cache;
 
 use crate::{
     conformance::{Kept, Tree, Until, by_kernel, by_tables, compare, scan},
-    image::{Image, not_here, run},
+    image::{Image, not_here, run, unmount},
     xfs::open,
     xfs_tree::{ATTRIBUTE_MAX, Recipe, fill},
 };
@@ -69,7 +69,7 @@ fn mounted(mkfs: &[&str], parents: bool) -> Option<Image> {
             not_here("this kernel knows no parent pointers");
             return None;
         }
-        run(Command::new("umount").arg(image.root()));
+        unmount(&image.root());
     }
     image.mount(&["-t", "xfs"], "");
     Some(image)

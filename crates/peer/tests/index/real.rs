@@ -80,7 +80,15 @@ impl Image {
             return false;
         }
         work(&mnt);
-        run("umount", &[&at]).unwrap();
+        // A program that another test is starting has our files open until its exec.
+        let is_unmounted = (0..500).any(|_| {
+            let is_done = run("umount", &[&at]).is_ok();
+            if !is_done {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            is_done
+        });
+        assert!(is_unmounted, "{at} stays busy");
         // Until the loop device is gone, it may yet write.
         let path = self.path();
         for _ in 0..100 {
