@@ -1,6 +1,8 @@
 //! Inodes of a mounted XFS, their names where it keeps parent pointers, and what it says of itself.
 #![allow(unsafe_code)]
 
+mod access_list;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -11,6 +13,8 @@ use crate::{
     handle::{Access, FileHandle, open_by_handle},
     retry::retry,
 };
+
+pub use access_list::AccessLists;
 
 /// `XFS_IOC_BULKSTAT`; the size in it is that of the header alone.
 const XFS_IOC_BULKSTAT: Opcode = opcode::read::<Header>(b'X', 127);
@@ -534,6 +538,7 @@ mod tests {
         assert!(root_inode(file.as_fd()).is_err());
         assert!(open_directory(file.as_fd(), 1, 0).is_err());
         assert!(Parents::of(file.as_fd()).is_err());
+        assert!(AccessLists::of(file.as_fd()).is_err());
         assert_eq!(open_timeless(file.as_fd(), file.as_fd()).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
     }
 

@@ -52,6 +52,15 @@ fn fill(root: &Path, fs: Fs) {
     }
     fs::hard_link(root.join("a/file with a longer name 9"), root.join("a/b/link")).expect("a link");
     fs::hard_link(root.join("a/file with a longer name 9"), root.join("a/another link")).expect("a link");
+    // Directories that were large, the one empty again and the other with the shortest name.
+    for (directory, left) in [("a/b/emptied", None), ("a/b/shrunk", Some("x"))] {
+        let directory = root.join(directory);
+        fs::create_dir(&directory).expect("a folder");
+        let names: Vec<PathBuf> = (0..500).map(|number| directory.join(format!("file {number}"))).collect();
+        names.iter().for_each(|name| fs::write(name, "").expect("a file"));
+        left.into_iter().for_each(|left| fs::write(directory.join(left), "").expect("a file"));
+        names.iter().for_each(|name| fs::remove_file(name).expect("it is there"));
+    }
     // Names of one inode that find no room in one item.
     fs::create_dir(root.join("names")).expect("a folder");
     fs::write(root.join("names/one"), "x").expect("a file");

@@ -1,4 +1,5 @@
-//! XFS: the kernel tells many inodes in one call. Names it tells of directories that are open alone.
+//! XFS: the kernel tells many inodes in one call. Names it tells of directories that are open alone, so those that are empty by their
+//! inode aren't opened.
 
 use std::{
     collections::HashMap,
@@ -10,7 +11,7 @@ use std::{
 use onesweep_sys::{
     files::{self, DirReader, EntryType},
     inode::XFLAG_ATTRIBUTES,
-    xfs::{self, Inode, InodeBuffer},
+    xfs::{self, AccessLists, Inode, InodeBuffer},
 };
 
 use super::{Names, Told};
@@ -23,11 +24,15 @@ use crate::{
 const NEAR: u64 = 8;
 /// Inodes of one answer.
 const AT_ONCE: usize = 256;
+/// The size of a directory that holds nothing: the head of a list that lies in the inode, with a number of 8 bytes for its parent. With
+/// the shortest name it is 15 at least. Who has its last name taken away comes back into the inode.
+const EMPTY_MAX: u64 = 10;
 /// Directories that were told as entries, and are kept until they are read themselves; some 100 bytes each.
 const KEPT_MAX: usize = 1 << 16;
 
 pub(super) struct Inodes {
     block_bytes: u64,
+    access_lists: AccessLists,
     kept: Mutex<HashMap<u64, Told>>,
 }
 
@@ -36,7 +41,7 @@ impl Inodes {
         let block_bytes = files::file_system(volume.top())?.block_size;
         // Who may not ask is told so now.
         xfs::bulkstat_from(volume.top(), &mut InodeBuffer::new(1), volume.root().ino, 1, &mut |_| {})?;
-        Ok(Inodes { block_bytes, kept: Mutex::default() })
+        Ok(Inodes { block_bytes, access_lists: AccessLists::of(volume.top())?, kept: Mutex::default() })
     }
 
     pub(super) fn session<'a>(&'a self, volume: &'a Volume) -> Session<'a> {
@@ -123,6 +128,12 @@ impl Session<'_> {
         }
     }
 
+    /// Most have room for attributes, and none in it.
+    fn may_have_access_list(&self, directory: NodeId, told: &Told) -> bool {
+        let NodeId { ino, generation, .. } = directory;
+        told.has_xattrs && self.inodes.access_lists.are_on(self.volume.top(), ino, generation).unwrap_or(true)
+    }
+
     /// Adds the names of a directory, and gives its access list, if it has one. `None` where they can't be told, or are more than `most`.
     pub(super) fn list(
         &mut self,
@@ -131,6 +142,9 @@ impl Session<'_> {
         most: usize,
         names: &mut Names,
     ) -> Option<Option<Vec<u8>>> {
+        if told.size <= EMPTY_MAX && !self.may_have_access_list(directory, told) {
+            return Some(None);
+        }
         let open = self.volume.open(directory).ok()?;
         let list = if told.has_xattrs { access_list(open.as_fd()) } else { None };
         let mut count = 0;
