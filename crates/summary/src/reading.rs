@@ -35,7 +35,7 @@ pub struct Reading {
     pub stamp: u64,
     /// Why its entries, or some of them, aren't there.
     pub unreadable: Option<io::Error>,
-    /// How often reading it had to wait, for a disk as a rule. Of those that were read together the first has it for all.
+    /// How often reading it had to wait for a disk, or for whatever else where that can't be told. Of those that were read together the first has it for all.
     pub waits: u32,
 }
 

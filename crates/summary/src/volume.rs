@@ -1,6 +1,7 @@
 //! A mounted file system, whose directories are opened by their numbers.
 
 pub(crate) mod listing;
+mod waits;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,7 +27,7 @@ use onesweep_sys::{
     lease, usage, xfs,
 };
 
-use self::listing::Listing;
+use self::{listing::Listing, waits::Waits};
 use crate::{
     bulk::Bulk,
     custom::declare::Declared,
@@ -68,6 +69,8 @@ pub struct Volume {
     declared: Option<Arc<Declared>>,
     sizes: SizesFollow,
     settling_seconds: i64,
+    /// Who reads it has its disk read, and the kernel counts that.
+    has_reads_told: bool,
     has_silent_overlays: AtomicBool,
     /// How directories are read until a first harvest is over.
     bulk: RwLock<Option<Arc<Bulk>>>,
@@ -130,7 +133,8 @@ impl Volume {
         let end_of_directory = told.map(|facts| facts.end_of_directory());
         let settling_seconds = Settings::read().seconds(kind);
         let volume = Volume::read_again(top, &stat, Known::Handles(family), root)?;
-        Ok(Volume { kind, preload, end_of_directory, settling_seconds, ..volume })
+        let has_reads_told = !matches!(kind, Kind::Other) && usage::counts_blocks_read();
+        Ok(Volume { kind, preload, end_of_directory, settling_seconds, has_reads_told, ..volume })
     }
 
     /// The same of any file system, of which nobody is asked what changes: it is read again from time to time. For those in user
@@ -158,6 +162,7 @@ impl Volume {
             declared: None,
             sizes: SizesFollow::default(),
             settling_seconds: 0,
+            has_reads_told: false,
             has_silent_overlays: AtomicBool::new(false),
             bulk: RwLock::default(),
         })
@@ -241,14 +246,10 @@ impl Volume {
         entries_max: usize,
         mut each: impl FnMut(io::Result<Reading>),
     ) {
-        let mut told = usage::waits();
-        let mut waits = || {
-            let before = std::mem::replace(&mut told, usage::waits());
-            u32::try_from(told - before).unwrap_or(u32::MAX)
-        };
+        let mut waits = Waits::begin(self.has_reads_told);
         let mut found = self.read_in_bulk(directories, entries_max).into_iter();
         // The first of them has it.
-        let mut in_bulk = waits();
+        let mut in_bulk = waits.more();
         // What changes from now on has this count, or a higher one.
         let listing = || Listing::new(self.generation().unwrap_or(0), entries_max);
         let mut opened = None;
@@ -260,7 +261,7 @@ impl Volume {
                     let listing = opened.get_or_insert_with(listing);
                     let reading = self.open(directory).and_then(|fd| self.list(directory, fd.as_fd(), listing));
                     reading.map(|reading| Reading {
-                        waits: waits().saturating_add(std::mem::take(&mut in_bulk)),
+                        waits: waits.more().saturating_add(std::mem::take(&mut in_bulk)),
                         ..reading
                     })
                 }

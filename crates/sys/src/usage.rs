@@ -9,9 +9,25 @@ pub fn blocks_read() -> u64 {
     u64::try_from(of(libc::RUSAGE_THREAD).ru_inblock).unwrap_or(0)
 }
 
-/// How often this thread has waited for something, a disk or another thread. That others had its processor meanwhile doesn't count.
-pub fn waits() -> u64 {
-    u64::try_from(of(libc::RUSAGE_THREAD).ru_nvcsw).unwrap_or(0)
+/// What a thread has had to do with others and with disks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How often it has waited for something, a disk or another thread. That others had its processor meanwhile doesn't count.
+    pub count: u64,
+    /// As [`blocks_read`].
+    pub blocks_read: u64,
+}
+
+/// Those of this thread.
+pub fn waits() -> Waits {
+    let usage = of(libc::RUSAGE_THREAD);
+    let count = |told| u64::try_from(told).unwrap_or(0);
+    Waits { count: count(usage.ru_nvcsw), blocks_read: count(usage.ru_inblock) }
+}
+
+/// Whether this kernel counts what is read from block devices (`CONFIG_TASK_IO_ACCOUNTING`); where it doesn't, [`blocks_read`] stays 0.
+pub fn counts_blocks_read() -> bool {
+    std::path::Path::new("/proc/self/io").exists()
 }
 
 /// The time that processors gave to the processes that this one has started and waited for, and those that they have.
@@ -48,15 +64,15 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_and_who_works_is_not() {
-        let before = waits();
+        let before = waits().count;
         // To sleep is to wait.
         (0..5).for_each(|_| std::thread::sleep(Duration::from_millis(1)));
-        assert!(waits() >= before + 5);
+        assert!(waits().count >= before + 5);
         // Code that was paged out may come back at the first time.
         let only_works = (0..10).any(|_| {
-            let before = waits();
+            let before = waits().count;
             std::hint::black_box((0..1_000_000_u64).fold(0, |sum, number| std::hint::black_box(sum ^ number)));
-            waits() == before
+            waits().count == before
         });
         assert!(only_works);
     }
