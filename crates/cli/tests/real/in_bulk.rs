@@ -170,27 +170,29 @@ fn same_readings(fs: Fs) {
 #[test]
 fn readings_tell_that_they_waited_for_a_disk() {
     root_test!();
-    let image = Image::new(Fs::Ext4, 256 << 20);
-    let root = image.root();
-    (0..200).for_each(|number| fs::create_dir(root.join(number.to_string())).expect("a folder"));
-    let volume = Volume::of(&root).expect("a file system");
-    let all = all(&volume);
-    for is_bulk in [false, true] {
-        assert!(!is_bulk || volume.begin_bulk());
-        let waits = || -> u32 {
-            let readings = volume.read_some(&all);
-            readings.into_iter().map(|reading| reading.expect("it is read").waits).sum()
-        };
-        // Others may bring back what was dropped, and drop what was read.
-        let from_disk = (0..10).any(|_| {
-            volume.sync().expect("it is written");
-            fs::write("/proc/sys/vm/drop_caches", "3").expect("root may");
-            waits() > 0
-        });
-        assert!(from_disk, "in bulk: {is_bulk}");
-        assert!((0..10).any(|_| waits() == 0), "in bulk: {is_bulk}");
+    for fs in THREE {
+        let image = Image::new(fs, 1 << 30);
+        let root = image.root();
+        (0..200).for_each(|number| fs::create_dir(root.join(number.to_string())).expect("a folder"));
+        let volume = Volume::of(&root).expect("a file system");
+        let all = all(&volume);
+        for is_bulk in [false, true] {
+            assert!(!is_bulk || volume.begin_bulk());
+            let waits = || -> u32 {
+                let readings = volume.read_some(&all);
+                readings.into_iter().map(|reading| reading.expect("it is read").waits).sum()
+            };
+            // Others may bring back what was dropped, and drop what was read.
+            let from_disk = (0..10).any(|_| {
+                volume.sync().expect("it is written");
+                fs::write("/proc/sys/vm/drop_caches", "3").expect("root may");
+                waits() > 0
+            });
+            assert!(from_disk, "{}, in bulk: {is_bulk}", fs.name());
+            assert!((0..10).any(|_| waits() == 0), "{}, in bulk: {is_bulk}", fs.name());
+        }
+        volume.end_bulk();
     }
-    volume.end_bulk();
 }
 
 #[test]
