@@ -323,16 +323,33 @@ impl Ledger {
         links.sort_unstable();
         self.nodes.set_stamp(slot, stamp);
         self.nodes.set_links(slot, !links.is_empty());
+        // Nothing below it is owed: it is paid at once, which is what most of a first harvest comes to.
+        let is_paid_now = self.nodes.children(slot).next().is_none() && !self.owed.contains_key(&slot);
         let record = self.edit(slot)?;
         (record.access, record.blocks) = (reading.access, reading.blocks);
         (record.harvested, record.harvested_at, record.stamp) = (count, now, stamp);
         let before = std::mem::replace(&mut record.own, reading.own);
         let links_before = std::mem::replace(&mut record.links, links);
-        let owed = self.owed.entry(slot).or_default();
-        owed.sums += reading.own.sums;
-        owed.sums -= before.sums;
-        owed.raised = owed.raised.or(reading.own.extremes);
-        owed.sunk = owed.sunk.or(sunk(before.extremes, reading.own.extremes));
+        if is_paid_now {
+            let subtree_before = record.subtree;
+            record.subtree.sums += reading.own.sums;
+            record.subtree.sums -= before.sums;
+            record.subtree.extremes = reading.own.extremes;
+            let subtree = record.subtree;
+            if let Some(parent) = self.nodes.parent(slot).filter(|_| subtree != subtree_before) {
+                let above = self.owed.entry(parent).or_default();
+                above.sums += reading.own.sums;
+                above.sums -= before.sums;
+                above.raised = above.raised.or(subtree.extremes);
+                above.sunk = above.sunk.or(sunk(subtree_before.extremes, subtree.extremes));
+            }
+        } else {
+            let owed = self.owed.entry(slot).or_default();
+            owed.sums += reading.own.sums;
+            owed.sums -= before.sums;
+            owed.raised = owed.raised.or(reading.own.extremes);
+            owed.sunk = owed.sunk.or(sunk(before.extremes, reading.own.extremes));
+        }
         merged.outdated = self.merge_links(slot, &links_before, &reading.linked)?;
         if let (Some(books), Some(found)) = (&mut self.books, reading.custom) {
             merged.outdated.extend(books.merge((&self.nodes, &*self.store), slot, found, &links_before)?);

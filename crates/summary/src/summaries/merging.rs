@@ -138,28 +138,9 @@ impl Merging<'_> {
                 return Ok(Further::default());
             }
         };
-        match &reading.unreadable {
-            Some(error) => self.unreadable.insert(slot, message(error)),
-            None => self.unreadable.remove(&slot),
-        };
         let id = self.ledger.nodes.id(slot);
-        self.vanished.remove(&id);
-        self.doubted.remove(&id);
-        if reading.entries() <= self.entries_max {
-            self.large.remove(&id);
-        }
-        let (passed, settling) = (millis(self.clock.passed()), self.settling * 1000);
-        let left = match passed < self.doubtful_until {
-            true => settling,
-            false => (reading.changed_at.saturating_mul(1000)).saturating_add(settling) - millis(self.clock.time()),
-        };
-        if left > 0 {
-            // Times of the future may be anybody's.
-            self.unsettled.set(slot, passed + left.min(settling));
-        }
-        if reading.custom.as_ref().is_some_and(Found::is_unknown) {
-            self.unsettled.extend(slot, passed + UNKNOWN_SECONDS * 1000);
-        }
+        self.let_go_of_doubts(slot, id, &reading);
+        self.settles_later(slot, &reading);
         let subvolume = id.subvolume;
         let linked: Vec<LinkKey> = reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }).collect();
         let is_watched = self.names_watched(subvolume, &reading);
@@ -197,6 +178,44 @@ impl Merging<'_> {
             self.ledger.commit(&self.facts, false)?;
         }
         Ok(Further { new: merged.new, doubted })
+    }
+
+    /// It was read: what was held against it before goes. Hardly ever there is anything, and to look for it takes a hash each time.
+    fn let_go_of_doubts(&mut self, slot: Slot, id: NodeId, reading: &Reading) {
+        if let Some(error) = &reading.unreadable {
+            self.unreadable.insert(slot, message(error));
+        } else if !self.unreadable.is_empty() {
+            self.unreadable.remove(&slot);
+        }
+        if !self.vanished.is_empty() {
+            self.vanished.remove(&id);
+        }
+        if !self.doubted.is_empty() {
+            self.doubted.remove(&id);
+        }
+        if !self.large.is_empty() && reading.entries() <= self.entries_max {
+            self.large.remove(&id);
+        }
+    }
+
+    /// Where blocks may still change without anybody being told.
+    fn settles_later(&mut self, slot: Slot, reading: &Reading) {
+        let is_unknown = reading.custom.as_ref().is_some_and(Found::is_unknown);
+        if reading.inodes.is_empty() && reading.linked.is_empty() && !is_unknown {
+            return;
+        }
+        let (passed, settling) = (millis(self.clock.passed()), self.settling * 1000);
+        let left = match passed < self.doubtful_until {
+            true => settling,
+            false => (reading.changed_at.saturating_mul(1000)).saturating_add(settling) - millis(self.clock.time()),
+        };
+        if left > 0 {
+            // Times of the future may be anybody's.
+            self.unsettled.set(slot, passed + left.min(settling));
+        }
+        if is_unknown {
+            self.unsettled.extend(slot, passed + UNKNOWN_SECONDS * 1000);
+        }
     }
 
     /// Whether it may really be gone; not when it still had its name after it had seemed so.
