@@ -46,6 +46,15 @@ struct Owed {
     sunk: Extremes,
 }
 
+impl Owed {
+    /// The sums have changed by so much, and what stands out.
+    fn add(&mut self, change: Sums, before: Extremes, after: Extremes) {
+        self.sums += change;
+        self.raised = self.raised.or(after);
+        self.sunk = self.sunk.or(sunk(before, after));
+    }
+}
+
 /// What a reading brought to light.
 #[derive(Debug, Default)]
 pub struct Merged {
@@ -330,25 +339,18 @@ impl Ledger {
         (record.harvested, record.harvested_at, record.stamp) = (count, now, stamp);
         let before = std::mem::replace(&mut record.own, reading.own);
         let links_before = std::mem::replace(&mut record.links, links);
+        let mut change = reading.own.sums;
+        change -= before.sums;
         if is_paid_now {
             let subtree_before = record.subtree;
-            record.subtree.sums += reading.own.sums;
-            record.subtree.sums -= before.sums;
+            record.subtree.sums += change;
             record.subtree.extremes = reading.own.extremes;
             let subtree = record.subtree;
             if let Some(parent) = self.nodes.parent(slot).filter(|_| subtree != subtree_before) {
-                let above = self.owed.entry(parent).or_default();
-                above.sums += reading.own.sums;
-                above.sums -= before.sums;
-                above.raised = above.raised.or(subtree.extremes);
-                above.sunk = above.sunk.or(sunk(subtree_before.extremes, subtree.extremes));
+                self.owed.entry(parent).or_default().add(change, subtree_before.extremes, subtree.extremes);
             }
         } else {
-            let owed = self.owed.entry(slot).or_default();
-            owed.sums += reading.own.sums;
-            owed.sums -= before.sums;
-            owed.raised = owed.raised.or(reading.own.extremes);
-            owed.sunk = owed.sunk.or(sunk(before.extremes, reading.own.extremes));
+            self.owed.entry(slot).or_default().add(change, before.extremes, reading.own.extremes);
         }
         merged.outdated = self.merge_links(slot, &links_before, &reading.linked)?;
         if let (Some(books), Some(found)) = (&mut self.books, reading.custom) {
@@ -530,9 +532,7 @@ impl Ledger {
                     deepest.push((depth - 1, parent));
                     Owed::default()
                 });
-                above.sums += owed.sums;
-                above.raised = above.raised.or(after.extremes);
-                above.sunk = above.sunk.or(sunk(before.extremes, after.extremes));
+                above.add(owed.sums, before.extremes, after.extremes);
             }
         }
         Ok(())
