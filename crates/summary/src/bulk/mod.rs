@@ -26,7 +26,7 @@ use crate::{
 const NAMES_AT_ONCE: usize = 4096;
 
 /// An inode, as it is told.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     ino: u64,
     generation: u32,

@@ -1,10 +1,8 @@
 //! XFS: the kernel tells many inodes in one call. Names it tells of directories that are open alone, so those that are empty by their
 //! inode aren't opened.
 
-mod kept;
-
 use std::{
-    hash::{BuildHasher, RandomState},
+    collections::HashMap,
     io,
     os::fd::AsFd,
     sync::{Mutex, PoisonError},
@@ -16,7 +14,6 @@ use onesweep_sys::{
     xfs::{self, AccessLists, Inode, InodeBuffer},
 };
 
-use self::kept::Kept;
 use super::{Names, Told};
 use crate::{
     identity::NodeId,
@@ -30,10 +27,13 @@ const AT_ONCE: usize = 256;
 /// The size of a directory that holds nothing: the head of a list that lies in the inode, with a number of 8 bytes for its parent. With
 /// the shortest name it is 15 at least. Who has its last name taken away comes back into the inode.
 const EMPTY_MAX: u64 = 10;
+/// Directories that were told as entries, and are kept until they are read themselves; some 100 bytes each.
+const KEPT_MAX: usize = 1 << 16;
+
 pub(super) struct Inodes {
     block_bytes: u64,
     access_lists: AccessLists,
-    kept: Mutex<Kept>,
+    kept: Mutex<HashMap<u64, Told>>,
 }
 
 impl Inodes {
@@ -41,11 +41,7 @@ impl Inodes {
         let block_bytes = files::file_system(volume.top())?.block_size;
         // Who may not ask is told so now.
         xfs::bulkstat_from(volume.top(), &mut InodeBuffer::new(1), volume.root().ino, 1, &mut |_| {})?;
-        Ok(Inodes {
-            block_bytes,
-            access_lists: AccessLists::of(volume.top())?,
-            kept: Mutex::new(Kept::new(RandomState::new().hash_one(0))),
-        })
+        Ok(Inodes { block_bytes, access_lists: AccessLists::of(volume.top())?, kept: Mutex::default() })
     }
 
     pub(super) fn session<'a>(&'a self, volume: &'a Volume) -> Session<'a> {
@@ -84,7 +80,7 @@ impl Session<'_> {
         {
             let mut kept = self.inodes.kept.lock().unwrap_or_else(PoisonError::into_inner);
             for ino in directories {
-                match kept.take(*ino) {
+                match kept.remove(ino) {
                     Some(directory) => told.push(directory),
                     None => others.push(*ino),
                 }
@@ -100,12 +96,14 @@ impl Session<'_> {
         let mut directories = Vec::new();
         self.ask(inodes, &mut |told| {
             if EntryType::of_mode(told.mode) == EntryType::Dir {
-                directories.push(told);
+                directories.push((told.ino, told));
             }
             found(told);
         });
         let mut kept = self.inodes.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        directories.into_iter().for_each(|directory| kept.put(directory));
+        if kept.len() + directories.len() <= KEPT_MAX {
+            kept.extend(directories);
+        }
     }
 
     fn ask(&mut self, inodes: &[u64], found: &mut dyn FnMut(Told)) {
