@@ -4,7 +4,7 @@
 //! upwards, so that each directory above is touched once, however many below it have changed.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, BinaryHeap, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
     sync::{Arc, mpsc},
     thread,
 };
@@ -170,8 +170,8 @@ impl Ledger {
 
     /// The record of a directory, with what isn't in the store yet.
     pub fn record(&self, slot: Slot) -> Result<Record, StoreError> {
-        if let Some(record) = self.batch.records.get(&slot) {
-            return Ok(record.clone().unwrap_or_default());
+        if let Some(record) = self.batch.record(slot) {
+            return Ok(record.unwrap_or_default());
         }
         if let Some(name) = self.found.get(&slot) {
             return Ok(found(&self.nodes, slot, name.clone()));
@@ -276,19 +276,20 @@ impl Ledger {
         self.batch.histories.insert(slot, None);
     }
 
-    /// How much is to be written.
+    /// How much is to be written: bytes that it takes in memory, nearly.
     pub fn unwritten(&self) -> usize {
-        self.batch.records.len()
+        self.batch.record_bytes()
     }
 
     /// Takes a new directory in. `None` when there are too many.
     pub fn add(&mut self, parent: Option<Slot>, id: crate::identity::NodeId, name: Vec<u8>) -> Option<Slot> {
         let slot = self.nodes.add(id, parent)?;
         self.nodes.set_name(slot, &name);
-        match self.batch.records.get_mut(&slot) {
-            // Another had the number, and the store has it still.
-            Some(record) => *record = Some(found(&self.nodes, slot, name)),
-            None => drop(self.found.insert(slot, name)),
+        // Another had the number, and the store has it still.
+        if self.batch.holds(slot) {
+            self.batch.records.insert(slot, Some(found(&self.nodes, slot, name)));
+        } else {
+            self.found.insert(slot, name);
         }
         Some(slot)
     }
@@ -334,10 +335,11 @@ impl Ledger {
         self.nodes.set_links(slot, !links.is_empty());
         // Nothing below it is owed: it is paid at once, which is what most of a first harvest comes to.
         let is_paid_now = self.nodes.children(slot).next().is_none() && !self.owed.contains_key(&slot);
-        let record = self.edit(slot)?;
+        let mut record = self.take(slot)?;
         (record.access, record.blocks) = (reading.access, reading.blocks);
         (record.harvested, record.harvested_at, record.stamp) = (count, now, stamp);
         let before = std::mem::replace(&mut record.own, reading.own);
+        let has_links = !links.is_empty();
         let links_before = std::mem::replace(&mut record.links, links);
         let mut change = reading.own.sums;
         change -= before.sums;
@@ -345,12 +347,16 @@ impl Ledger {
             let subtree_before = record.subtree;
             record.subtree.sums += change;
             record.subtree.extremes = reading.own.extremes;
-            let subtree = record.subtree;
-            if let Some(parent) = self.nodes.parent(slot).filter(|_| subtree != subtree_before) {
-                self.owed.entry(parent).or_default().add(change, subtree_before.extremes, subtree.extremes);
+            if let Some(parent) = self.nodes.parent(slot).filter(|_| record.subtree != subtree_before) {
+                self.owed.entry(parent).or_default().add(change, subtree_before.extremes, record.subtree.extremes);
             }
         } else {
             self.owed.entry(slot).or_default().add(change, before.extremes, reading.own.extremes);
+        }
+        if is_paid_now && !has_links {
+            self.batch.finish(slot, &record);
+        } else {
+            self.batch.records.insert(slot, Some(record));
         }
         merged.outdated = self.merge_links(slot, &links_before, &reading.linked)?;
         if let (Some(books), Some(found)) = (&mut self.books, reading.custom) {
@@ -496,7 +502,7 @@ impl Ledger {
             self.nodes.remove(at);
             self.owed.remove(&at);
             self.found.remove(&at);
-            self.batch.records.insert(at, None);
+            self.batch.forget(at);
             self.batch.histories.insert(at, None);
             if let Some(books) = &mut self.books {
                 books.forget(at);
@@ -598,14 +604,22 @@ impl Ledger {
 
     /// The record of a directory, which is to be written.
     fn edit(&mut self, slot: Slot) -> Result<&mut Record, StoreError> {
-        let record = match self.batch.records.entry(slot) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(match self.found.remove(&slot) {
-                Some(name) => Some(found(&self.nodes, slot, name)),
-                None => self.store.record_to_change(slot)?,
-            }),
-        };
-        Ok(record.get_or_insert_default())
+        if !self.batch.records.contains_key(&slot) {
+            let record = self.take(slot)?;
+            self.batch.records.insert(slot, Some(record));
+        }
+        Ok(self.batch.records.entry(slot).or_default().get_or_insert_default())
+    }
+
+    /// The same, to be put down again.
+    fn take(&mut self, slot: Slot) -> Result<Record, StoreError> {
+        if let Some(record) = self.batch.take(slot) {
+            return Ok(record.unwrap_or_default());
+        }
+        Ok(match self.found.remove(&slot) {
+            Some(name) => found(&self.nodes, slot, name),
+            None => self.store.record_to_change(slot)?.unwrap_or_default(),
+        })
     }
 }
 

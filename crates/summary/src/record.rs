@@ -66,7 +66,15 @@ const ENCODED_BYTES: usize = 192;
 impl Record {
     /// The bytes of a record. Most directories have none in them: then the subtree isn't written a second time.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer(Vec::with_capacity(ENCODED_BYTES));
+        let mut bytes = Vec::with_capacity(ENCODED_BYTES);
+        self.encode_to(&mut bytes);
+        bytes
+    }
+
+    /// The same behind other bytes.
+    pub(crate) fn encode_to(&self, bytes: &mut Vec<u8>) {
+        bytes.reserve(ENCODED_BYTES);
+        let mut out = Writer(std::mem::take(bytes));
         out.unsigned(self.id.subvolume);
         out.unsigned(self.id.ino);
         out.unsigned(self.id.generation.into());
@@ -91,7 +99,7 @@ impl Record {
             put_totals(&mut out, &self.subtree);
         }
         ascending(&mut out, self.links.iter().copied());
-        out.0
+        *bytes = out.0;
     }
 
     /// A record from its bytes; `None` when they are none.

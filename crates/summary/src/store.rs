@@ -3,6 +3,7 @@
 //! What is committed survives a kill; what isn't was never acknowledged. Nothing is changed in place: an interrupted write
 //! leaves the state before it.
 
+mod batch;
 mod custom;
 mod held;
 mod staged;
@@ -10,7 +11,6 @@ mod staged;
 mod tests;
 
 use std::{
-    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
     sync::{
@@ -25,7 +25,9 @@ use redb::{
 };
 use thiserror::Error;
 
+pub use self::batch::Batch;
 use self::{
+    batch::Row,
     held::{Held, Snapshot},
     staged::Staging,
 };
@@ -34,8 +36,7 @@ use crate::{
     history::History,
     links::{LinkKey, Linked},
     moment::Moment,
-    nodes::{Count, Known, NameHash, Slot, SlotMap},
-    order::Map,
+    nodes::{Count, Known, NameHash, Slot},
     places::{Block, INODES_PER_BLOCK},
     record::Record,
 };
@@ -141,41 +142,6 @@ impl Facts {
     pub(crate) fn are_still(&self, now: &Facts) -> bool {
         let is_recent = (0..MOMENT_SECONDS).contains(&(now.moment.seconds - self.moment.seconds));
         is_recent && Facts { count: self.count, moment: self.moment.clone(), ..now.clone() } == *self
-    }
-}
-
-/// What is to be written in one go: all of it, or nothing.
-#[derive(Debug, Default)]
-pub struct Batch {
-    /// Directories, and those that are gone.
-    pub records: SlotMap<Option<Record>>,
-    /// Inodes with several names, and those that have them no longer.
-    pub linked: Map<LinkKey, Option<Linked>>,
-    /// Where inodes with one name are.
-    pub places: BTreeMap<(u64, u64), Slot>,
-    /// Totals over time.
-    pub histories: SlotMap<Option<History>>,
-}
-
-impl Batch {
-    /// Leaves nothing to write, and room for as much.
-    pub(crate) fn clear(&mut self) {
-        self.records.clear();
-        self.linked.clear();
-        self.places.clear();
-        self.histories.clear();
-    }
-
-    /// Puts down where the inodes of one block are, as far as that is here.
-    pub(crate) fn put_places(&self, subvolume: u64, ino: u64, block: &mut Block) {
-        let first = ino - ino % INODES_PER_BLOCK;
-        let all = (subvolume, first)..=(subvolume, first + (INODES_PER_BLOCK - 1));
-        self.places.range(all).for_each(|(&(_, ino), &slot)| block.set(ino, slot));
-    }
-
-    /// Nothing to write.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.linked.is_empty() && self.places.is_empty() && self.histories.is_empty()
     }
 }
 
@@ -338,7 +304,7 @@ impl Store {
 
     /// The record of a directory.
     pub fn record(&self, slot: Slot) -> Result<Option<Arc<Record>>, StoreError> {
-        if let Some(record) = self.staged().and_then(|staged| staged.batch.records.get(&slot).cloned()) {
+        if let Some(record) = self.staged().and_then(|staged| staged.batch.record(slot)) {
             return Ok(record.map(Arc::new));
         }
         if let Some(record) = self.held.record(slot) {
@@ -351,7 +317,7 @@ impl Store {
 
     /// The same for who changes it: it isn't kept for other questions.
     pub(crate) fn record_to_change(&self, slot: Slot) -> Result<Option<Record>, StoreError> {
-        if let Some(record) = self.staged().and_then(|staged| staged.batch.records.get(&slot).cloned()) {
+        if let Some(record) = self.staged().and_then(|staged| staged.batch.record(slot)) {
             return Ok(record);
         }
         match self.held.record(slot) {
@@ -483,17 +449,15 @@ impl Store {
         durable: bool,
     ) -> Result<(), StoreError> {
         let durability = if durable { Durability::Immediate } else { Durability::None };
-        self.held.let_go(batch.records.keys());
+        self.held.let_go(batch.slots());
         let mut more_places = 0;
         self.write("write", durability, |transaction| {
             let mut table = transaction.open_table(DIRECTORIES)?;
-            // Neighbours lie in the same page.
-            let mut records: Vec<_> = batch.records.iter().collect();
-            records.sort_unstable_by_key(|(slot, _)| **slot);
-            for (slot, record) in records {
-                match record {
-                    Some(record) => table.insert(slot.0, record.encode().as_slice())?,
-                    None => table.remove(slot.0)?,
+            for (slot, row) in batch.rows() {
+                match row {
+                    Row::Record(record) => table.insert(slot.0, record.encode().as_slice())?,
+                    Row::Bytes(bytes) => table.insert(slot.0, bytes)?,
+                    Row::Gone => table.remove(slot.0)?,
                 };
             }
             drop(table);

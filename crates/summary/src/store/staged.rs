@@ -48,7 +48,7 @@ impl Store {
         let Staged { batch, custom, facts } = &*staged;
         self.commit_with(batch, custom, facts, true)?;
         // Whoever has looked meanwhile has seen the tables as they were.
-        self.held.let_go(batch.records.keys());
+        self.held.let_go(batch.slots());
         *lock(&self.staging.staged) = None;
         Ok(())
     }

@@ -19,7 +19,9 @@ fn record(ino: u64, name: &str) -> Record {
 
 fn batch(records: impl IntoIterator<Item = (u32, Option<Record>)>) -> Batch {
     let records = records.into_iter().map(|(slot, record)| (Slot(slot), record)).collect();
-    Batch { records, ..Batch::default() }
+    let mut batch = Batch::default();
+    batch.records = records;
+    batch
 }
 
 #[test]

@@ -20,8 +20,8 @@ use crate::{
     tracker::Tracker,
 };
 
-/// Records that wait to be written; some 300 bytes each in memory.
-const UNWRITTEN_MAX: usize = 8_192;
+/// Bytes of records that wait to be written.
+const UNWRITTEN_MAX: usize = 4 << 20;
 
 /// The parts of [`Summaries`] that a reading changes, by a harvest with one number.
 pub(super) struct Merging<'a> {

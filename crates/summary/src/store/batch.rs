@@ -1,0 +1,191 @@
+//! What is to be written in one go.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    history::History,
+    links::{LinkKey, Linked},
+    nodes::{Slot, SlotMap},
+    order::Map,
+    places::{Block, INODES_PER_BLOCK},
+    record::Record,
+};
+
+/// What is to be written in one go: all of it, or nothing.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Directories, and those that are gone.
+    pub records: SlotMap<Option<Record>>,
+    finished: Finished,
+    /// Inodes with several names, and those that have them no longer.
+    pub linked: Map<LinkKey, Option<Linked>>,
+    /// Where inodes with one name are.
+    pub places: BTreeMap<(u64, u64), Slot>,
+    /// Totals over time.
+    pub histories: SlotMap<Option<History>>,
+}
+
+/// What is to be written of a directory.
+pub(super) enum Row<'a> {
+    Record(&'a Record),
+    Bytes(&'a [u8]),
+    Gone,
+}
+
+impl Batch {
+    /// Leaves nothing to write, and room for as much.
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+        self.finished.clear();
+        self.linked.clear();
+        self.places.clear();
+        self.histories.clear();
+    }
+
+    /// Puts down a record that isn't likely to change before it is written: it takes a quarter of the room.
+    pub(crate) fn finish(&mut self, slot: Slot, record: &Record) {
+        self.records.remove(&slot);
+        self.finished.put(slot, record);
+    }
+
+    /// What is to be written of a directory: its record, or that it is gone. `None` where it stays as it is.
+    pub(crate) fn record(&self, slot: Slot) -> Option<Option<Record>> {
+        match self.records.get(&slot) {
+            Some(record) => Some(record.clone()),
+            None => self.finished.get(slot).map(Record::decode),
+        }
+    }
+
+    /// The same; it is to be put down again.
+    pub(crate) fn take(&mut self, slot: Slot) -> Option<Option<Record>> {
+        self.records.remove(&slot).or_else(|| self.finished.take(slot).map(Some))
+    }
+
+    pub(crate) fn holds(&self, slot: Slot) -> bool {
+        self.records.contains_key(&slot) || self.finished.get(slot).is_some()
+    }
+
+    /// A directory is gone.
+    pub(crate) fn forget(&mut self, slot: Slot) {
+        self.finished.places.remove(&slot);
+        self.records.insert(slot, None);
+    }
+
+    /// The bytes that records take in memory, nearly.
+    pub(crate) fn record_bytes(&self) -> usize {
+        self.records.len() * size_of::<(Slot, Option<Record>)>() + self.finished.bytes.len()
+    }
+
+    /// The directories that are written, neighbours beside each other: they lie in the same page.
+    pub(super) fn rows(&self) -> Vec<(Slot, Row<'_>)> {
+        let records = self.records.iter().map(|(slot, record)| (*slot, record.as_ref().map_or(Row::Gone, Row::Record)));
+        let finished = self.finished.all().map(|(slot, bytes)| (slot, Row::Bytes(bytes)));
+        let mut rows: Vec<_> = records.chain(finished).collect();
+        rows.sort_unstable_by_key(|(slot, _)| *slot);
+        rows
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.records.keys().chain(self.finished.places.keys())
+    }
+
+    /// Puts down where the inodes of one block are, as far as that is here.
+    pub(crate) fn put_places(&self, subvolume: u64, ino: u64, block: &mut Block) {
+        let first = ino - ino % INODES_PER_BLOCK;
+        let all = (subvolume, first)..=(subvolume, first + (INODES_PER_BLOCK - 1));
+        self.places.range(all).for_each(|(&(_, ino), &slot)| block.set(ino, slot));
+    }
+
+    /// Nothing to write.
+    pub fn is_empty(&self) -> bool {
+        let has_records = !self.records.is_empty() || !self.finished.places.is_empty();
+        !has_records && self.linked.is_empty() && self.places.is_empty() && self.histories.is_empty()
+    }
+}
+
+/// Records as the store holds them, one behind the other.
+#[derive(Debug, Default)]
+struct Finished {
+    bytes: Vec<u8>,
+    /// Where each begins and ends.
+    places: SlotMap<(usize, usize)>,
+}
+
+impl Finished {
+    fn put(&mut self, slot: Slot, record: &Record) {
+        let from = self.bytes.len();
+        record.encode_to(&mut self.bytes);
+        self.places.insert(slot, (from, self.bytes.len()));
+    }
+
+    fn get(&self, slot: Slot) -> Option<&[u8]> {
+        self.places.get(&slot).map(|&place| self.at(place))
+    }
+
+    fn take(&mut self, slot: Slot) -> Option<Record> {
+        let place = self.places.remove(&slot)?;
+        Record::decode(self.at(place))
+    }
+
+    fn at(&self, (from, to): (usize, usize)) -> &[u8] {
+        &self.bytes[from..to]
+    }
+
+    fn all(&self) -> impl Iterator<Item = (Slot, &[u8])> {
+        self.places.iter().map(|(slot, place)| (*slot, self.at(*place)))
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.places.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(name: &str) -> Record {
+        Record { name: name.into(), ..Record::default() }
+    }
+
+    #[test]
+    fn what_is_finished_is_found_and_may_be_taken_back() {
+        let mut batch = Batch::default();
+        batch.records.insert(Slot(2), Some(record("open")));
+        for (slot, name) in [(2, "two"), (1, "one"), (7, "seven"), (1, "one again")] {
+            batch.finish(Slot(slot), &record(name));
+        }
+        assert!(!batch.is_empty() && batch.records.is_empty());
+        let found = |batch: &Batch, slot| batch.record(Slot(slot)).map(|record| record.map(|record| record.name));
+        let named = |name: &str| Some(Some(name.as_bytes().to_vec()));
+        assert_eq!([1, 2, 7].map(|slot| found(&batch, slot)), ["one again", "two", "seven"].map(named));
+        assert_eq!(found(&batch, 3), None);
+        assert_eq!(batch.take(Slot(7)), Some(Some(record("seven"))));
+        assert_eq!((batch.take(Slot(7)), batch.holds(Slot(7))), (None, false));
+        batch.forget(Slot(2));
+        assert_eq!((found(&batch, 2), batch.holds(Slot(2))), (Some(None), true));
+        batch.clear();
+        assert!(batch.is_empty() && batch.rows().is_empty());
+    }
+
+    #[test]
+    fn rows_are_in_order_and_each_is_there_once() {
+        let mut batch = Batch::default();
+        batch.finish(Slot(5), &record("five"));
+        batch.finish(Slot(3), &record("three"));
+        batch.records.insert(Slot(4), Some(record("four")));
+        batch.forget(Slot(3));
+        let rows = batch.rows();
+        let told = rows.iter().map(|(slot, row)| match row {
+            Row::Record(record) => (slot.0, record.encode()),
+            Row::Bytes(bytes) => (slot.0, bytes.to_vec()),
+            Row::Gone => (slot.0, Vec::new()),
+        });
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [(3, Vec::new()), (4, record("four").encode()), (5, record("five").encode())]
+        );
+        assert_eq!(batch.slots().count(), rows.len());
+    }
+}
