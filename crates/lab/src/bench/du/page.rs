@@ -213,7 +213,8 @@ fn of_many(all: &[(&str, &Many)]) -> String {
         table.row(row);
     }
     format!(
-        "\n### Many directories, everything in memory\n\nSeconds by the clock. A restart is from the start to the first exact \
+        "\n### Many directories, everything in memory\n\nSeconds by the clock: the median of three times, after one that \
+         brings everything there, into a new store each time. A restart is from the start to the first exact \
          answer, after a hundred directories have changed while no server ran. The root is asked for a thousand times, one after \
          the other, while nothing changes: the median; and so for what the page shows of it, the root and the largest of those in \
          it.\n\n{table}"

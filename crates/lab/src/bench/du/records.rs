@@ -24,9 +24,10 @@ use crate::interrupt::Interrupt;
 use crate::mount;
 use crate::scratch::Scratch;
 
-const ROUNDS: usize = 5;
-/// On a disk, where a file takes five seconds each time.
-const ROUNDS_ON_DISK: usize = 3;
+/// A file takes seconds each time.
+const ROUNDS: usize = 3;
+/// From one size of records to the next.
+const STEP: u64 = 4;
 const FILE_BYTES: f64 = (512_u64 << 20) as f64;
 const LEAST_RECORD: u64 = 1 << 10;
 const MOST_RECORD: u64 = 8 << 20;
@@ -88,7 +89,7 @@ pub(crate) fn run(door: &Path, kind: Kind, path: &Path, (bytes, record): (u64, u
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// By records of all sizes, on the disk that this machine has.
+/// By records of some sizes, on the disk that this machine has.
 pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Records, String> {
     let file_bytes = file_bytes(scale);
     let lay = |pass: &mut Pass<'_>| {
@@ -96,10 +97,10 @@ pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
         let speeds = pass(&volume.tree, &volume.scratch);
         volume.end().and(speeds)
     };
-    On { file_bytes, programs, interrupt, lay: &lay }.by_size(super::rounds(scale, ROUNDS), step(scale, 2))
+    On { file_bytes, programs, interrupt, lay: &lay }.by_size(super::rounds(scale, ROUNDS), step(scale))
 }
 
-/// By records of some sizes, on an emulated disk of 7,200 turns a minute that takes its time.
+/// The same on an emulated disk of 7,200 turns a minute that takes its time.
 pub(super) fn on_disk(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Records, String> {
     let (scratch, file_bytes, fs) = (Scratch::new("du")?, file_bytes(scale), Fs::Ext4);
     let made = scratch.file("made");
@@ -111,7 +112,7 @@ pub(super) fn on_disk(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
         let speeds = pass(&stage.tree, &stage.scratch);
         stage.end().and(speeds)
     };
-    On { file_bytes, programs, interrupt, lay: &lay }.by_size(super::rounds(scale, ROUNDS_ON_DISK), step(scale, 4))
+    On { file_bytes, programs, interrupt, lay: &lay }.by_size(super::rounds(scale, ROUNDS), step(scale))
 }
 
 fn file_bytes(scale: f64) -> u64 {
@@ -124,9 +125,9 @@ fn sizes(step: u64) -> Vec<u64> {
     sizes.take_while(|record| *record < MOST_RECORD).chain([MOST_RECORD]).collect()
 }
 
-/// From one size to the next.
-fn step(scale: f64, step: u64) -> u64 {
-    if scale < 0.1 { 16 } else { step }
+/// How many times the one before each size of records is.
+fn step(scale: f64) -> u64 {
+    if scale < 0.1 { 16 } else { STEP }
 }
 
 /// Megabytes a second of each kind, in a directory; the server's own files lie beside it.
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn the_smallest_and_the_largest_records_are_there() {
         assert_eq!(sizes(4).iter().map(|size| size >> 10).collect::<Vec<_>>(), [1, 4, 16, 64, 256, 1024, 4096, 8192]);
-        assert_eq!((sizes(2).len(), sizes(2).last()), (14, Some(&MOST_RECORD)));
+        assert_eq!((sizes(STEP).len(), sizes(STEP).last()), (8, Some(&MOST_RECORD)));
         assert_eq!(sizes(16).last(), Some(&MOST_RECORD));
     }
 }

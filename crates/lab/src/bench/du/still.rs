@@ -35,6 +35,8 @@ const CLOSES: usize = 1000;
 const CHANGES: usize = 100;
 /// Rounds where a program is started for each.
 const ROUNDS: usize = 11;
+/// How often each walks, the first time to bring everything there.
+const WALKS: usize = 4;
 /// The user that asks among closed homes.
 const USER: u32 = 20_000;
 
@@ -165,8 +167,7 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
     fs::write(volume.tree.join("last"), "x").map_err(|error| format!("{}: {error}", volume.tree.display()))?;
     on_disk(&volume.tree)?;
     let walks_s = walks(&volume, programs, interrupt)?;
-    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
-    let first_s = served.started_in.as_secs_f64();
+    let (first_s, served) = first(&volume, programs, interrupt)?;
     ask(served.socket(), &volume.tree, 1)?;
     let resident_kib = served.resident_kib()?;
     let root_us = Some(median(ask(served.socket(), &volume.tree, QUESTIONS_OF_MANY)?).as_secs_f64() * 1e6);
@@ -205,6 +206,21 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
     })
 }
 
+/// A first harvest, into a new store each time, as often as others walk: the median of three times after the first, and the last server.
+fn first(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<(f64, Served), String> {
+    let mut times = Vec::new();
+    for _ in 1..WALKS {
+        let served = Served::start(programs, &volume.scratch, &volume.tree)?;
+        times.push(served.started_in);
+        served.stop(interrupt)?;
+        let store = volume.scratch.file("store");
+        fs::remove_dir_all(&store).map_err(|error| format!("{}: {error}", store.display()))?;
+    }
+    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
+    times.push(served.started_in);
+    Ok((median(times[1..].to_vec()).as_secs_f64(), served))
+}
+
 /// What others take, everything in memory: the median of three times, after one that brings it there.
 fn walks(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<BTreeMap<String, f64>, String> {
     let index = volume.scratch.file("index");
@@ -212,7 +228,7 @@ fn walks(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<
     for peer in PEERS {
         let Some(argv) = peer.argv(programs, &volume.tree, &index) else { continue };
         let mut times = Vec::new();
-        for _ in 0..4 {
+        for _ in 0..WALKS {
             let ended = pipe::run(&argv, interrupt)?;
             if ended.code != 0 {
                 eprintln!("  {} ended with {}: {}", peer.name, ended.code, ended.complaint);
@@ -220,7 +236,7 @@ fn walks(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<
             }
             times.push(Duration::from_secs_f64(ended.wall_s));
         }
-        if times.len() == 4 {
+        if times.len() == WALKS {
             walks_s.insert(peer.name.to_owned(), median(times[1..].to_vec()).as_secs_f64());
         }
     }
