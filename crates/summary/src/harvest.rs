@@ -27,6 +27,8 @@ const IN_MEMORY: Duration = Duration::from_micros(500);
 /// machine would have them read one by one, by as many threads as a disk's queue holds, which keeps it busy.
 const WAITS_ONE_IN: u64 = 16;
 const SHARE_MAX: usize = 128;
+/// What is in them costs, too: so many entries, if they are like the last ones.
+const SHARE_ENTRIES: usize = 4096;
 /// Beside as many as there are processors, so that there is always one to begin while others are put down.
 const SPARE_JOBS: usize = 2;
 
@@ -196,8 +198,9 @@ pub(crate) fn harvest<D: Directories, T: Tracker, E>(
             }
             let done = results.recv().expect("a reader answers");
             in_flight -= 1;
+            let share_max = done.like_these(SHARE_ENTRIES).clamp(1, SHARE_MAX);
             (at_once, share) = match done.was_in_memory() {
-                true if share >= SHARE_MAX / 2 => (few, SHARE_MAX),
+                true if share >= share_max / 2 => (few, share_max),
                 true => (at_once, share * 2),
                 false => (readers, 1),
             };
@@ -224,11 +227,18 @@ struct Done {
 
 impl Done {
     fn was_in_memory(&self) -> bool {
-        let count = self.readings.len().max(1) as u64;
+        let empty =
+            |(_, reading): &(Slot, io::Result<Reading>)| reading.as_ref().map_or(0, |reading| reading.empty.len());
+        let count = (self.readings.len() + self.readings.iter().map(empty).sum::<usize>()).max(1) as u64;
         let waits =
             |(_, reading): &(Slot, io::Result<Reading>)| reading.as_ref().map_or(0, |reading| reading.waits.into());
         let waited: u64 = self.readings.iter().map(waits).sum();
         self.took / (count as u32) < IN_MEMORY || waited * WAITS_ONE_IN < count
+    }
+
+    /// So many directories have so many entries, if they are like these.
+    fn like_these(&self, entries: usize) -> usize {
+        entries * self.readings.len() / self.entries().max(1)
     }
 
     fn entries(&self) -> usize {
@@ -241,7 +251,12 @@ mod tests {
     use std::sync::Condvar;
 
     use super::*;
-    use crate::{reading::LinkedName, tracker::Drained};
+    use crate::{
+        reading::{Empty, LinkedName},
+        record::Access,
+        totals::Totals,
+        tracker::Drained,
+    };
 
     /// The first directory takes until all others have been read, and those aren't heeded before it is being read.
     #[derive(Default)]
@@ -330,6 +345,26 @@ mod tests {
         let short = IN_MEMORY - Duration::from_micros(1);
         assert!(was_in_memory(short, 0) && was_in_memory(short, COUNT));
         assert!(was_in_memory(IN_MEMORY * 20, 1) && !was_in_memory(IN_MEMORY, 2));
+    }
+
+    /// Those with much in them are handed over a few at a time.
+    #[test]
+    fn what_is_in_them_counts() {
+        let done = |count: u32, inodes| {
+            let reading = |number| (Slot(number), Ok(Reading { inodes: vec![7; inodes], ..Reading::default() }));
+            Done { ticket: 0, readings: (0..count).map(reading).collect(), took: Duration::ZERO }
+        };
+        assert_eq!([0, 1, 99, 4095].map(|inodes| done(8, inodes).like_these(4096)), [4096, 2048, 40, 1]);
+        assert_eq!(done(1, 1 << 14).like_these(4096), 0);
+    }
+
+    /// Those that were told with others took no time of their own.
+    #[test]
+    fn empty_ones_count_as_read() {
+        let empty = Empty { id: id(7), access: Access::default(), blocks: 0, own: Totals::default(), stamp: 0 };
+        let reading = |empty| (Slot(0), Ok(Reading { empty, waits: 5, ..Reading::default() }));
+        let done = |empty| Done { ticket: 0, readings: vec![reading(empty)], took: IN_MEMORY * 20 };
+        assert!(!done(Vec::new()).was_in_memory() && done(vec![empty; 20]).was_in_memory());
     }
 
     fn id(ino: u64) -> NodeId {

@@ -19,7 +19,7 @@ use crate::{
     links::{LinkKey, Linked},
     nodes::{Count, Known, Nodes, Slot, SlotMap},
     places::Block,
-    reading::{LinkedName, Reading},
+    reading::{Empty, LinkedName, Reading},
     record::Record,
     store::{Batch, Facts, Store, StoreError},
     totals::{Extremes, Sums},
@@ -284,6 +284,12 @@ impl Ledger {
     /// Takes a new directory in. `None` when there are too many.
     pub fn add(&mut self, parent: Option<Slot>, id: crate::identity::NodeId, name: Vec<u8>) -> Option<Slot> {
         let slot = self.nodes.add(id, parent)?;
+        self.put_down_name(slot, name);
+        Some(slot)
+    }
+
+    /// Of a new directory, which is to be read.
+    fn put_down_name(&mut self, slot: Slot, name: Vec<u8>) {
         self.nodes.set_name(slot, &name);
         // Another had the number, and the store has it still.
         if self.batch.holds(slot) {
@@ -291,7 +297,25 @@ impl Ledger {
         } else {
             self.found.insert(slot, name);
         }
-        Some(slot)
+    }
+
+    /// Of a new directory that needn't be read.
+    fn put_down_empty(&mut self, slot: Slot, name: Vec<u8>, empty: &Empty, (count, now): (Count, i64)) {
+        let Empty { access, blocks, own, stamp, .. } = *empty;
+        self.nodes.set_name(slot, &name);
+        self.nodes.set_stamp(slot, stamp);
+        self.nodes.mark_harvested(slot, count);
+        let record = Record {
+            access,
+            blocks,
+            own,
+            stamp,
+            harvested: count,
+            harvested_at: now,
+            subtree: own,
+            ..found(&self.nodes, slot, name)
+        };
+        self.batch.finish(slot, &record);
     }
 
     /// Puts down what a directory holds, by a harvest that took the number `count` at a time of `now` seconds since 1970.
@@ -301,7 +325,10 @@ impl Ledger {
         }
         let mut merged = Merged::default();
         let mut missing: BTreeSet<Slot> = self.nodes.children(slot).collect();
+        let mut empty = std::mem::take(&mut reading.empty).into_iter().peekable();
+        let mut owed = Owed::default();
         for (id, name) in std::mem::take(&mut reading.directories) {
+            let empty = empty.next_if(|empty| empty.id == id);
             match self.nodes.find(id) {
                 Some(child) if missing.remove(&child) => {
                     if self.nodes.set_name(child, &name) {
@@ -317,11 +344,21 @@ impl Ledger {
                     self.take_in(child, slot, name)?;
                     merged.moved.push(child);
                 }
-                None => match self.add(Some(slot), id, name) {
-                    Some(child) => merged.new.push(child),
-                    None => merged.is_doubtful = true,
+                None => match (self.nodes.add(id, Some(slot)), empty) {
+                    (Some(child), Some(empty)) => {
+                        self.put_down_empty(child, name, &empty, (count, now));
+                        owed.add(empty.own.sums, Extremes::default(), empty.own.extremes);
+                    }
+                    (Some(child), None) => {
+                        self.put_down_name(child, name);
+                        merged.new.push(child);
+                    }
+                    (None, _) => merged.is_doubtful = true,
                 },
             }
+        }
+        if !owed.sums.is_zero() {
+            self.owed.entry(slot).or_default().add(owed.sums, Extremes::default(), owed.raised);
         }
         for &child in &missing {
             self.take_out(child)?;
@@ -374,6 +411,9 @@ impl Ledger {
 
     /// Gives the directories that name inodes which have changed since these were read.
     fn merge_links(&mut self, slot: Slot, before: &[u64], found: &[LinkedName]) -> Result<Vec<Slot>, StoreError> {
+        if before.is_empty() && found.is_empty() {
+            return Ok(Vec::new());
+        }
         let subvolume = self.nodes.id(slot).subvolume;
         let mut outdated = Vec::new();
         let mut names: BTreeMap<u64, Vec<LinkedName>> = before.iter().map(|&ino| (ino, Vec::new())).collect();
@@ -679,8 +719,10 @@ fn stood_on<T: PartialEq>(total: Option<T>, gone: Option<T>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use onesweep_sys::files::Time;
+
     use super::*;
-    use crate::identity::NodeId;
+    use crate::{identity::NodeId, record::Access, totals::Totals};
 
     /// No machine has room for such a stack.
     const REFUSED: usize = 1 << 50;
@@ -704,6 +746,56 @@ mod tests {
         assert_eq!(read(one, &[6, 6], 3), (vec![], Some(6)));
         assert_eq!(read(other, &[7, 6], 4), (vec![one], Some(0)));
         assert_eq!(read(other, &[], 5), (vec![], Some(0)));
+    }
+
+    /// What comes of empty directories is the same, whether each is read or they are told with the one that they are in.
+    #[test]
+    fn empty_directories_may_be_told_with_the_one_above() {
+        let id = |ino| NodeId { subvolume: 0, ino, generation: 1 };
+        let itself = |ino: i64, closed| Totals {
+            sums: Sums { directories: 1, directory_bytes: ino, blocks: 8, freed_blocks: 8, closed, ..Sums::default() },
+            extremes: Extremes { newest: Some(Time { secs: 100 - ino, nanos: 7 }), largest: None },
+        };
+        let access = |mode| Access { mode, uid: 5, ..Access::default() };
+        let empty = |ino: u64, mode, closed| Empty {
+            id: id(ino),
+            access: access(mode),
+            blocks: 8,
+            own: itself(ino as i64, closed),
+            stamp: ino * 1000,
+        };
+        let told = [empty(12, 0o40755, 0), empty(14, 0o40700, 1), empty(15, 0o40755, 0)];
+        let harvested = |are_told: bool| {
+            let mut ledger = Ledger::open(Store::in_memory().expect("a store")).expect("it reads");
+            let top = ledger.add(None, id(2), Vec::new()).expect("there is room");
+            let directories = (11..=15).map(|ino| (id(ino), format!("d{ino}").into_bytes())).collect();
+            let empty = if are_told { told.to_vec() } else { Vec::new() };
+            let (own, stamp) = (itself(2, 0), 9);
+            let reading = Reading { access: access(0o40755), own, stamp, directories, empty, ..Reading::default() };
+            let new = ledger.merge(top, reading, 3, 50).expect("it is put down").new;
+            let unread: Vec<u64> = new.iter().map(|&slot| ledger.nodes.id(slot).ino).collect();
+            assert_eq!(unread, if are_told { vec![11, 13] } else { vec![11, 12, 13, 14, 15] });
+            for slot in new {
+                let node = ledger.nodes.id(slot);
+                let alone = told.iter().find(|empty| empty.id == node);
+                let (access, own, stamp) =
+                    alone.map_or((access(0o40755), itself(1, 0), 6), |empty| (empty.access, empty.own, empty.stamp));
+                let reading = Reading { access, own, stamp, blocks: 8, ..Reading::default() };
+                ledger.merge(slot, reading, 3, 50).expect("it is put down");
+            }
+            assert_eq!(ledger.nodes.dirty_below(top), []);
+            ledger.commit(&Facts::default(), false).expect("it is written");
+            let told = |slot: Slot| {
+                let record = ledger.record(slot).expect("it reads");
+                (record.id.ino, ledger.nodes.stamp(slot), ledger.nodes.counts(slot), record)
+            };
+            let mut all: Vec<_> = ledger.nodes.all().map(told).collect();
+            all.sort_unstable_by_key(|(ino, ..)| *ino);
+            all
+        };
+        let (read, told) = (harvested(false), harvested(true));
+        assert_eq!((read.len(), read[0].3.subtree.sums.directories, read[0].3.subtree.sums.closed), (6, 6, 1));
+        assert_eq!(read, told);
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Reading {
     pub own: Totals,
     /// The directories in it, and their names. What is mounted there is left out.
     pub directories: Vec<(NodeId, Vec<u8>)>,
+    /// Those of them of which it was found out on the way that nothing is in them, in the same order: they needn't be read.
+    pub empty: Vec<Empty>,
     /// The inodes with one name.
     pub inodes: Vec<u64>,
     /// The inodes with several names, one for each name in it.
@@ -37,6 +39,21 @@ pub struct Reading {
     pub unreadable: Option<io::Error>,
     /// How often reading it had to wait for a disk, or for whatever else where that can't be told. Of those that were read together the first has it for all.
     pub waits: u32,
+}
+
+/// A directory with nothing in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Empty {
+    /// Its inode.
+    pub id: NodeId,
+    /// As of any [`Reading`].
+    pub access: Access,
+    /// As of any [`Reading`].
+    pub blocks: i64,
+    /// The directory itself.
+    pub own: Totals,
+    /// As of any [`Reading`].
+    pub stamp: u64,
 }
 
 /// An inode with several names, of which one was found.

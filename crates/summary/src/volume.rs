@@ -594,13 +594,13 @@ pub(crate) fn access_list(fd: BorrowedFd<'_>) -> Option<Vec<u8>> {
 }
 
 pub(crate) fn access(fd: BorrowedFd<'_>, stat: &Stat) -> Access {
-    access_by(access_list(fd), stat)
+    access_by(access_list(fd).as_deref(), stat)
 }
 
 /// The same of a directory with this access list.
-pub(crate) fn access_by(list: Option<Vec<u8>>, stat: &Stat) -> Access {
+pub(crate) fn access_by(list: Option<&[u8]>, stat: &Stat) -> Access {
     // FNV-1a: it has to tell lists apart, and to be the same in every run.
-    let hash = |bytes: Vec<u8>| {
+    let hash = |bytes: &[u8]| {
         bytes
             .iter()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

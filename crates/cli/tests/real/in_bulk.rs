@@ -17,7 +17,7 @@ use std::{
 
 use onesweep_summary::{
     identity::NodeId,
-    reading::{Directories, Reading},
+    reading::{Directories, Empty, Reading},
     summaries::Freshness,
     volume::Volume,
 };
@@ -120,9 +120,30 @@ fn all(volume: &Volume) -> Vec<NodeId> {
     all
 }
 
-/// All that it says of the directory.
+/// All that it says of the directory, but for those in it that are empty.
 fn shown(reading: io::Result<Reading>) -> String {
-    format!("{:?}", reading.map(|reading| Reading { waits: 0, ..reading }))
+    format!("{:?}", reading.map(|reading| Reading { waits: 0, empty: Vec::new(), ..reading }))
+}
+
+/// What is told of empty directories with those that they are in is what reading them says.
+fn same_empty(fs: Fs, volume: &Volume, all: &[NodeId], each: &[String]) {
+    let mut told = BTreeSet::new();
+    for reading in volume.read_some(all).into_iter().map(|reading| reading.expect("it is read")) {
+        let mut named = reading.directories.iter().map(|(id, _)| *id);
+        for Empty { id, access, blocks, own, stamp } in reading.empty {
+            assert!(named.any(|named| named == id), "{}: {id:?} comes in the order of names", fs.name());
+            let alone = Reading { access, blocks, own, stamp, ..Reading::default() };
+            let place = all.binary_search(&id).expect("it is known");
+            assert_eq!(shown(Ok(alone)), each[place], "{}: {id:?}", fs.name());
+            assert!(told.insert(id));
+        }
+    }
+    let is_empty = |&&id: &&NodeId| {
+        let reading = volume.read(id).expect("it is read");
+        reading.entries() == 0 && reading.access.acl == 0
+    };
+    let expected = if fs == Fs::Xfs { all.iter().filter(is_empty).copied().collect() } else { BTreeSet::new() };
+    assert_eq!(told, expected, "{}", fs.name());
 }
 
 fn same_readings(fs: Fs) {
@@ -142,6 +163,7 @@ fn same_readings(fs: Fs) {
     assert!(volume.begin_bulk(), "{}: it can be read in bulk", fs.name());
     read(usize::MAX).zip(&each).for_each(|(bulk, each)| assert_eq!(bulk, *each, "{}", fs.name()));
     read(100).zip(few).for_each(|(bulk, few)| assert_eq!(bulk, few, "{}", fs.name()));
+    same_empty(fs, &volume, &all, &each);
     // One by one and in any order, too.
     for (&directory, each) in all.iter().zip(&each).rev().step_by(7) {
         let first = volume.read_some(&[directory, volume.root()]).swap_remove(0);

@@ -9,19 +9,21 @@ mod btrfs;
 mod ext4;
 mod xfs;
 
-use std::{collections::HashSet, fmt, io, ops::Range};
+use std::{collections::HashSet, fmt, io, iter, ops::Range};
 
 use onesweep_sys::files::{self, EntryType, Stat, Time};
 
 use crate::{
     identity::NodeId,
     moment::seconds,
-    reading::Reading,
+    reading::{Empty, Reading},
     survey::{self, Facts, stamp_of_sum},
     totals::Sums,
     volume::{Kind, TICK_SECONDS, Volume, access_by, add, stand_out},
 };
 
+/// So many directories with nothing in them are told with the one that they are in; the rest is read.
+const EMPTY_AT_ONCE: usize = 4096;
 /// So many names are gathered before what they name is looked at.
 const NAMES_AT_ONCE: usize = 4096;
 
@@ -139,6 +141,14 @@ impl Session<'_> {
         }
     }
 
+    /// Whether nothing is in a directory that was told, and it has no access list; false, too, where that isn't known without a look into it.
+    fn is_known_empty(&self, directory: NodeId, told: &Told) -> bool {
+        match self {
+            Session::Xfs(session) => session.is_known_empty(directory, told),
+            Session::Ext4(_) | Session::Btrfs(_) => false,
+        }
+    }
+
     /// Tells inodes of a subvolume with these numbers, which rise, those that can be told.
     fn look(&mut self, subvolume: u64, inodes: &[u64], found: &mut dyn FnMut(Told)) {
         match self {
@@ -233,7 +243,8 @@ impl Bulk {
                 entries.sort_unstable_by_key(|(ino, _)| *ino);
                 let named =
                     entries.iter().map(|(ino, place)| Some((by_number(&found, *ino)?, &names.bytes[place.clone()])));
-                readings.push(told.and_then(|(told, list)| self.reading(volume, directory, (&told, list), named)));
+                let told = told.as_ref().map(|(told, list)| (told, list.as_deref()));
+                readings.push(told.and_then(|told| self.reading(volume, session, directory, told, named)));
             }
         }
     }
@@ -248,8 +259,9 @@ impl Bulk {
     fn reading<'a>(
         &self,
         volume: &Volume,
+        session: &Session<'_>,
         directory: NodeId,
-        (told, list): (&Told, Option<Vec<u8>>),
+        (told, list): (&Told, Option<&[u8]>),
         named: impl Iterator<Item = Option<(&'a Told, &'a [u8])>>,
     ) -> Option<Reading> {
         let stat = told.stat(&self.other);
@@ -265,6 +277,9 @@ impl Bulk {
             let stat = told.stat(&self.other);
             if stat.file_type() == EntryType::Dir {
                 reading.directories.push((id, name.to_vec()));
+                if reading.empty.len() < EMPTY_AT_ONCE {
+                    reading.empty.extend(self.empty(volume, session, id, told));
+                }
                 continue;
             }
             reading.changed_at = reading.changed_at.max(stat.ctime.secs);
@@ -285,6 +300,16 @@ impl Bulk {
             None => stamp_of_sum(sum),
         };
         Some(reading)
+    }
+
+    /// What reading it would say of a directory with nothing in it, where that is known.
+    fn empty(&self, volume: &Volume, session: &Session<'_>, id: NodeId, told: &Told) -> Option<Empty> {
+        if self.with_mounts.contains(&id) || !session.is_known_empty(id, told) {
+            return None;
+        }
+        let Reading { access, blocks, own, stamp, .. } =
+            self.reading(volume, session, id, (told, None), iter::empty())?;
+        Some(Empty { id, access, blocks, own, stamp })
     }
 }
 

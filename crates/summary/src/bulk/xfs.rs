@@ -95,7 +95,8 @@ impl Session<'_> {
     pub(super) fn look(&mut self, inodes: &[u64], found: &mut dyn FnMut(Told)) {
         let mut directories = Vec::new();
         self.ask(inodes, &mut |told| {
-            if EntryType::of_mode(told.mode) == EntryType::Dir {
+            // One that seems to be empty is told with the one above it.
+            if EntryType::of_mode(told.mode) == EntryType::Dir && told.size > EMPTY_MAX {
                 directories.push((told.ino, told));
             }
             found(told);
@@ -128,6 +129,11 @@ impl Session<'_> {
         }
     }
 
+    /// Whether nothing is in a directory, and it has no access list.
+    pub(super) fn is_known_empty(&self, directory: NodeId, told: &Told) -> bool {
+        told.size <= EMPTY_MAX && !self.may_have_access_list(directory, told)
+    }
+
     /// Most have room for attributes, and none in it.
     fn may_have_access_list(&self, directory: NodeId, told: &Told) -> bool {
         let NodeId { ino, generation, .. } = directory;
@@ -142,7 +148,7 @@ impl Session<'_> {
         most: usize,
         names: &mut Names,
     ) -> Option<Option<Vec<u8>>> {
-        if told.size <= EMPTY_MAX && !self.may_have_access_list(directory, told) {
+        if self.is_known_empty(directory, told) {
             return Some(None);
         }
         let open = self.volume.open(directory).ok()?;

@@ -432,7 +432,7 @@ impl Viewer for Eyes<'_> {
     fn is_as_stored(&self, id: NodeId, record: &Record) -> bool {
         let Ok(stat) = self.volume.handle_of(id).and_then(|fd| files::statx_fd(fd.as_fd())) else { return false };
         let stored = record.itself();
-        let access = access_by(self.volume.access_list(id), &stat);
+        let access = access_by(self.volume.access_list(id).as_deref(), &stat);
         access == record.access && (stat.size as i64, stat.blocks as i64) == (stored.directory_bytes, stored.blocks)
     }
 }

@@ -113,7 +113,7 @@ impl Merging<'_> {
         if !self.ledger.nodes.is_used(slot) {
             return Ok(Further::default());
         }
-        let reading = match reading {
+        let mut reading = match reading {
             Ok(reading) => reading,
             Err(error) if is_too_large(&error) => {
                 self.large.insert(self.ledger.nodes.id(slot));
@@ -138,6 +138,13 @@ impl Merging<'_> {
                 return Ok(Further::default());
             }
         };
+        if self.has_doubts() {
+            // Each is read by itself, so that what is held against it goes.
+            reading.empty.clear();
+        }
+        let empty = reading.empty.len() as u64;
+        *self.readings += empty;
+        *self.charged += empty * charge(0);
         let id = self.ledger.nodes.id(slot);
         self.let_go_of_doubts(slot, id, &reading);
         self.settles_later(slot, &reading);
@@ -178,6 +185,10 @@ impl Merging<'_> {
             self.ledger.commit(&self.facts, false)?;
         }
         Ok(Further { new: merged.new, doubted })
+    }
+
+    fn has_doubts(&self) -> bool {
+        !(self.unreadable.is_empty() && self.vanished.is_empty() && self.doubted.is_empty() && self.large.is_empty())
     }
 
     /// It was read: what was held against it before goes. Hardly ever there is anything, and to look for it takes a hash each time.

@@ -16,10 +16,10 @@ use crate::{
     code::{Reader, Writer},
     custom::found::Found,
     identity::NodeId,
-    reading::{LinkedName, OpenFile, Reading},
+    reading::{Empty, LinkedName, OpenFile, Reading},
     record::{self, Access},
     survey::Seen,
-    totals::Sums,
+    totals::{Sums, Totals},
 };
 
 const LENGTH_BYTES: usize = 4;
@@ -154,15 +154,17 @@ pub(super) fn open(from: &mut Reader<'_>) -> Option<OpenFile> {
 }
 
 pub(super) fn put_reading(out: &mut Writer, reading: &Reading) {
-    let Reading { access, blocks, own, directories, inodes, linked, custom, changed_at, stamp, unreadable, waits } =
-        reading;
-    [access.mode, access.uid, access.gid].into_iter().for_each(|number| out.unsigned(number.into()));
-    out.unsigned(access.acl);
-    out.signed(*blocks);
-    record::put_totals(out, own);
+    let Reading { access, blocks, own, directories, empty, inodes, linked, custom, changed_at, stamp, .. } = reading;
+    let Reading { unreadable, waits, .. } = reading;
+    put_itself(out, access, *blocks, own);
     put_all(out, directories, |out, (id, name)| {
         put_id(out, *id);
         out.bytes(name);
+    });
+    put_all(out, empty, |out, Empty { id, access, blocks, own, stamp }| {
+        put_id(out, *id);
+        put_itself(out, access, *blocks, own);
+        out.fixed(*stamp);
     });
     let mut before = 0_u64;
     put_all(out, inodes, |out, &ino| {
@@ -184,9 +186,12 @@ pub(super) fn put_reading(out: &mut Writer, reading: &Reading) {
 }
 
 pub(super) fn reading(from: &mut Reader<'_>) -> Option<Reading> {
-    let access = Access { mode: from.small()?, uid: from.small()?, gid: from.small()?, acl: from.unsigned()? };
-    let (blocks, own) = (from.signed()?, record::read_totals(from)?);
+    let (access, blocks, own) = itself(from)?;
     let directories = all(from, |from| Some((id(from)?, from.bytes()?.to_vec())))?;
+    let empty = all(from, |from| {
+        let (id, (access, blocks, own)) = (id(from)?, itself(from)?);
+        Some(Empty { id, access, blocks, own, stamp: from.fixed()? })
+    })?;
     let mut before = 0_u64;
     let inodes = all(from, |from| {
         before = before.wrapping_add(from.signed()? as u64);
@@ -203,7 +208,33 @@ pub(super) fn reading(from: &mut Reader<'_>) -> Option<Reading> {
         _ => Some(error(from)?),
     };
     let waits = from.small()?;
-    Some(Reading { access, blocks, own, directories, inodes, linked, custom, changed_at, stamp, unreadable, waits })
+    Some(Reading {
+        access,
+        blocks,
+        own,
+        directories,
+        empty,
+        inodes,
+        linked,
+        custom,
+        changed_at,
+        stamp,
+        unreadable,
+        waits,
+    })
+}
+
+/// What is told of a directory, whatever is in it.
+fn put_itself(out: &mut Writer, access: &Access, blocks: i64, own: &Totals) {
+    [access.mode, access.uid, access.gid].into_iter().for_each(|number| out.unsigned(number.into()));
+    out.unsigned(access.acl);
+    out.signed(blocks);
+    record::put_totals(out, own);
+}
+
+fn itself(from: &mut Reader<'_>) -> Option<(Access, i64, Totals)> {
+    let access = Access { mode: from.small()?, uid: from.small()?, gid: from.small()?, acl: from.unsigned()? };
+    Some((access, from.signed()?, record::read_totals(from)?))
 }
 
 pub(super) fn put_seen(out: &mut Writer, seen: &Seen) {
@@ -281,11 +312,14 @@ mod tests {
                 failed: vec![(links, why)],
             };
             let newest = Time { secs: fields[0], nanos: nanos % 1_000_000_000 };
+            let access = Access { mode: ino, uid: links, gid: generation, acl };
+            let own = Totals { sums, extremes: Extremes { newest: Some(newest), largest: Some(largest) } };
             let sent = Reading {
-                access: Access { mode: ino, uid: links, gid: generation, acl },
+                access,
                 blocks: fields[1],
-                own: Totals { sums, extremes: Extremes { newest: Some(newest), largest: Some(largest) } },
+                own,
                 directories: vec![(node, name)],
+                empty: vec![Empty { id: node, access, blocks: fields[4], own, stamp }; inodes.len() % 3],
                 inodes,
                 linked: vec![LinkedName { id: node, weight: sums, links, facts: stamp }],
                 custom: why.map(found),

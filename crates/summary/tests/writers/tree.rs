@@ -13,7 +13,7 @@ use onesweep_summary::{
         tally::{Merge, Rule},
     },
     identity::NodeId,
-    reading::{Directories, LinkedName, OpenFile, Reading, too_large},
+    reading::{Directories, Empty, LinkedName, OpenFile, Reading, too_large},
     record::Access,
     survey::{Method, Seen, Tell},
     totals::{Largest, Sums},
@@ -426,6 +426,9 @@ impl Tree {
         reading.own.sums.directories = 1;
         let is_here = |ino: u64| state.directories.get(&ino).is_some_and(|found| found.parent == directory);
         reading.directories = listed.directories.into_iter().filter(|(found, _)| is_here(found.ino)).collect();
+        if state.written_down.is_some() {
+            reading.empty = reading.directories.iter().filter_map(|(id, _)| self.empty(state, *id)).collect();
+        }
         let now = state.directories.get(&directory).map(|found| &found.names);
         let all_links = state.all_links();
         let mut gathering =
@@ -455,6 +458,16 @@ impl Tree {
         }
         reading.custom = gathering.map(Gathering::finish);
         reading
+    }
+
+    /// A directory with nothing in it, as it is now.
+    fn empty(&self, state: &State, id: NodeId) -> Option<Empty> {
+        let listed = Listed::of(state, id.ino).ok()?;
+        if !listed.names.is_empty() || !listed.directories.is_empty() {
+            return None;
+        }
+        let Reading { access, blocks, own, stamp, .. } = self.reading(state, listed);
+        Some(Empty { id, access, blocks, own, stamp })
     }
 }
 
