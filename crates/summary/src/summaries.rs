@@ -18,12 +18,14 @@ mod synced;
 mod unsettled;
 mod viewer;
 mod watched;
+mod written_first;
 
 use std::{
     io,
     sync::{Arc, Mutex},
 };
 
+pub(crate) use self::written_first::Written;
 use self::{
     ages::Ages,
     aliens::Aliens,
@@ -236,6 +238,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Where changes are told.
     pub fn tracker(&self) -> &T {
         &self.tracker
+    }
+
+    /// What time it is.
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 
     /// Where directories are read.

@@ -13,7 +13,7 @@ use std::{
 
 use onesweep_summary::{
     identity::NodeId,
-    reading::{Directories, LinkedName, Reading, too_large},
+    reading::{Directories, LinkedName, OpenFile, Reading, too_large},
     service::{
         budget::Budget,
         patience::{Patience, Progress},
@@ -45,6 +45,9 @@ struct Flat {
     asks_at: AtomicU64,
     shared: OnceLock<Weak<Shared<Arc<Flat>, Told>>>,
     answered_at: Arc<AtomicU64>,
+    /// How often all was to be written or open files looked at, and how often that kept others out.
+    slow: AtomicU64,
+    keeping_out: AtomicU64,
 }
 
 impl Directories for Flat {
@@ -79,7 +82,13 @@ impl Directories for Flat {
         Err(io::ErrorKind::NotFound.into())
     }
 
+    fn open_for_writing(&self) -> io::Result<Vec<OpenFile>> {
+        self.takes_long();
+        Ok(vec![OpenFile { id: id(3), stamp: 0, is_silent: true }])
+    }
+
     fn sync(&self) -> io::Result<()> {
+        self.takes_long();
         Ok(())
     }
 
@@ -111,6 +120,16 @@ impl Tracker for Told {
 }
 
 impl Flat {
+    /// What the disk, or a look at all processes, may take minutes for.
+    fn takes_long(&self) {
+        self.slow.fetch_add(1, Ordering::SeqCst);
+        if let Some(shared) = self.shared.get().and_then(Weak::upgrade)
+            && shared.try_alone().is_none()
+        {
+            self.keeping_out.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
     fn changes(&self, directory: u64, object: Option<u64>, happened: Happened) {
         let change = Change { directory: Some(id(directory)), object: object.map(id), happened };
         self.told.lock().expect("no panic").push(change);
@@ -447,4 +466,22 @@ fn a_large_directory_keeps_nobody_waiting() {
     assert_eq!(readings() - before, 1);
     wide.is_busy.store(false, Ordering::SeqCst);
     assert!(is_whole());
+}
+
+/// Whoever wants all written waits for the disk, and nobody else does.
+#[test]
+fn who_wants_all_written_keeps_nobody_waiting() {
+    let (flat, tracked) = flat();
+    let shared = Arc::new(Shared::new(tracked));
+    shared.catch_up(|_, done| done.expect("it is known"));
+    assert!(flat.shared.set(Arc::downgrade(&shared)).is_ok(), "once");
+    let mut told = |_: Progress| ();
+    let mut patience = Patience { until: None, tell: Some(&mut told) };
+    for patience in [&mut Patience::default(), &mut patience] {
+        let before = flat.slow.swap(0, Ordering::SeqCst);
+        let answer = shared.answer_within(id(ROOT), Freshness::Synced, patience).expect("an answer");
+        assert!(answer.is_exact && answer.checked_at.is_none(), "{answer:?}");
+        assert_eq!(flat.slow.load(Ordering::SeqCst), 2, "once each, {before} before");
+        assert_eq!(flat.keeping_out.load(Ordering::SeqCst), 0);
+    }
 }

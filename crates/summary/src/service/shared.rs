@@ -15,9 +15,10 @@ use super::{
     patience::{AllGoing, Claim, Going, Outcome, Patience, Progress},
 };
 use crate::{
+    clock::Clock,
     identity::NodeId,
     reading::Directories,
-    summaries::{Answer, Asking, Freshness, Seen, Summaries, SummaryError, Tended},
+    summaries::{Answer, Asking, Freshness, Seen, Summaries, SummaryError, Tended, Written},
     tracker::Tracker,
 };
 
@@ -33,6 +34,7 @@ const ENTRIES_MAX: usize = 1 << 15;
 pub struct Shared<D, T> {
     tracked: RwLock<Summaries<D, T>>,
     directories: D,
+    clock: Arc<dyn Clock>,
     /// One large directory is read at a time.
     aside: Mutex<()>,
     /// How many wait for them.
@@ -72,6 +74,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         tracked.leave_large(ENTRIES_MAX);
         Self {
             directories: tracked.directories().clone(),
+            clock: Arc::clone(tracked.clock()),
             tracked: RwLock::new(tracked),
             aside: Mutex::default(),
             waiting: Mutex::new(0),
@@ -135,7 +138,10 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
                 return Ok((answer, Held::Shared(tracked)));
             }
         }
-        let (mut asking, mut was_broken) = (Asking::by(seen), false);
+        let wants_all_written = freshness == Freshness::Synced;
+        // While others are answered.
+        let written = wants_all_written.then(|| Written::by_now(&self.directories, &*self.clock)).transpose()?;
+        let (mut asking, mut was_broken) = (Asking::by(seen).after(written), false);
         loop {
             let mut tracked = self.alone();
             match tracked.query_within(id, freshness, &mut asking, &self.gives_way()) {
@@ -143,7 +149,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
                 Ok(None) => {}
                 // It is opened again.
                 Err(SummaryError::Store(_)) if tracked.is_broken() && !was_broken => {
-                    (asking, was_broken) = (Asking::by(seen), true);
+                    (asking, was_broken) = (asking.again(), true);
                 }
                 Err(error) => return Err(error),
             }
@@ -368,10 +374,6 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         // Where no thread can be had, that is how it ends.
         let _ = thread::Builder::new().name("harvest".into()).spawn(move || {
             shared.wait_until_ready();
-            if freshness == Freshness::Synced {
-                // Nobody waits for others' writes then, when it is done once more.
-                let _ = shared.directories.sync();
-            }
             ending.say(match shared.answer(id, freshness) {
                 Ok(Answer { is_exact, checked_at, .. }) => Ok(Claim { is_exact, checked_at }),
                 // Who waits finds the same.

@@ -1,6 +1,6 @@
 //! Questions, each from its beginning to its answer, a portion at a time (the paper's `QueryDirStatistics`).
 
-use super::{Answer, Freshness, ROUNDS_MAX, Seen, Summaries, SummaryError};
+use super::{Answer, Freshness, ROUNDS_MAX, Seen, Summaries, SummaryError, Written};
 use crate::{
     identity::NodeId,
     nodes::{Count, Slot},
@@ -13,6 +13,8 @@ use crate::{
 #[derive(Debug, Default)]
 pub struct Asking<'a> {
     pub(super) seen: Seen<'a>,
+    /// What was done before it; where all is to be written and this is `None`, that is done while it is asked.
+    pub(super) written: Option<Written>,
     pub(super) has_begun: bool,
     /// All that was dirty has been harvested so often, and by then this was the number of the last harvest.
     pub(super) rounds: usize,
@@ -98,13 +100,16 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
             self.reopen_if_broken()?;
             if freshness == Freshness::Synced {
-                self.directories.sync().map_err(SummaryError::Sync)?;
+                let written = match asking.written.take() {
+                    Some(written) => written,
+                    None => Written::by_now(&self.directories, &*self.clock)?,
+                };
                 self.suspect_unsettled(i64::MAX)?;
                 if self.has_silent_changes() {
                     self.fall_behind_in_silence();
                 }
-                if !self.follows_close() {
-                    self.look_at_open_files()?;
+                if let Some((at, files)) = &asking.written.insert(written).open {
+                    self.take_open_files(*at, files)?;
                 }
             }
             self.suspect_unsettled(self.now_millis())?;
