@@ -17,6 +17,7 @@ mod defrag;
 mod disk_model;
 mod du;
 mod du_files;
+mod du_walked;
 mod equality;
 mod export;
 mod find;

@@ -25,15 +25,19 @@ use onesweep_sys::files::{self, EntryType};
 mod by;
 mod overlap;
 mod portions;
+mod several;
 mod single;
 mod so_far;
 mod time;
+mod written;
 
 pub(super) use self::so_far::age;
 use self::{
-    single::{Rules, Walker},
+    several::AddUp,
+    single::Rules,
     so_far::Working,
     time::{Style, TimeOf},
+    written::Written,
 };
 use super::figures::{self, Unit};
 use crate::{
@@ -49,15 +53,17 @@ struct Line {
     row: Row,
 }
 
-/// Tells the lines of a path, and adds it to the total; with the exit code so far.
-type AddUp<'a> = dyn FnMut(&[single::Line], u8) -> Result<(), Failure> + 'a;
-
 struct Du<'a> {
     args: &'a DuArgs,
     client: Option<Client>,
     code: u8,
     /// What is said when it is known that a walk won't say it once more.
     said: Vec<String>,
+    /// So long an answer is waited for.
+    max_ms: Option<u64>,
+    written: Written,
+    /// Something was walked.
+    has_walked: bool,
 }
 
 /// What a path comes to.
@@ -87,7 +93,15 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
         None if args.time.is_some() => Style::from_environment(std::env::var("TIME_STYLE").ok().as_deref())?,
         None => Style::default(),
     };
-    let mut du = Du { client: Client::connect(&args.socket()).ok(), args: &args, code: 0, said: Vec::new() };
+    let mut du = Du {
+        client: Client::connect(&args.socket()).ok(),
+        args: &args,
+        code: 0,
+        said: Vec::new(),
+        max_ms: args.max_ms(),
+        written: Written::default(),
+        has_walked: false,
+    };
     for message in wrong {
         eprintln!("onesweep: {message}");
         du.code = SOME_FAILED;
@@ -119,24 +133,10 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
             du.say();
             add_up(&lines, du.code)?;
         }
-    } else if needs_files(&args) || overlap(&paths) {
-        du.by_files(&paths, &rules, &mut add_up)?;
+    } else if needs_files(&args) {
+        du.by_files(&paths, &rules, None, &mut add_up)?;
     } else {
-        let (mut measured, mut leading_out, code) = (Vec::new(), 0, du.code);
-        for path in &paths {
-            if let Some(one) = du.measure(path, rules.depth)? {
-                leading_out += usize::from(one.leads_out);
-                measured.push(told(one));
-            }
-        }
-        // Names of one inode may lie in several only where several hold names of inodes that have others elsewhere.
-        if leading_out > 1 {
-            (du.code, du.said) = (code, Vec::new());
-            du.by_files(&paths, &rules, &mut add_up)?;
-        } else {
-            du.say();
-            measured.iter().try_for_each(|lines| add_up(lines, du.code))?;
-        }
+        du.by_directories(&paths, &rules, &mut add_up)?;
     }
     if args.total {
         total.own = total.total;
@@ -222,29 +222,32 @@ impl Drop for Du<'_> {
 }
 
 impl Du<'_> {
-    /// Walks all paths.
-    fn by_files(&mut self, paths: &[PathBuf], rules: &Rules, add_up: &mut AddUp<'_>) -> Result<(), Failure> {
-        let mut walker = Walker::new(rules, paths.len());
+    /// Has each path told by the server, or walked where there is none; all together where something would count in several.
+    fn by_directories(&mut self, paths: &[PathBuf], rules: &Rules, add_up: &mut AddUp<'_>) -> Result<(), Failure> {
+        let overlaps = overlap(paths);
+        if overlaps && self.once_over_all(paths, rules, add_up)? {
+            return Ok(());
+        }
+        let code = self.code;
+        let (mut measured, mut leading_out) = (Vec::new(), 0);
         for path in paths {
-            if self.args.verbose {
-                eprintln!("onesweep: {}: walked, for the sake of single files", message::path_text(path));
-            }
-            let mut complaints = Vec::new();
-            let walked =
-                walker.walk(path, &mut |path, error| complaints.push(message::of_other(path, "read it", error)));
-            for complaint in complaints {
-                eprintln!("onesweep: {complaint}");
-                self.code = SOME_FAILED;
-            }
-            match walked {
-                Ok(lines) => add_up(&lines, self.code)?,
-                Err(error) => {
-                    self.complain(path, "look at it", &error);
-                    self.say();
-                }
+            if let Some(one) = self.measure(path, rules.depth)? {
+                leading_out += usize::from(one.leads_out);
+                measured.push(told(one));
             }
         }
-        Ok(())
+        // Names of one inode may lie in several only where several hold names of inodes that have others elsewhere.
+        if leading_out > 1 && !overlaps {
+            // A walk says the same once more.
+            let (code, said) = (std::mem::replace(&mut self.code, code), std::mem::take(&mut self.said));
+            if self.once_over_all(paths, rules, add_up)? {
+                return Ok(());
+            }
+            self.code = self.code.max(code);
+            self.said.splice(0..0, said);
+        }
+        self.say();
+        measured.iter().try_for_each(|lines| add_up(lines, self.code))
     }
 
     fn complain(&mut self, path: &Path, step: &str, error: &io::Error) {
@@ -266,9 +269,14 @@ impl Du<'_> {
                 return Ok(None);
             }
         };
-        let stat = files::statx_fd(handle.as_fd()).map_err(|error| Failure::io(path, "look at it", &error))?;
+        let look = || files::statx_fd(handle.as_fd()).map_err(|error| Failure::io(path, "look at it", &error));
+        let mut stat = look()?;
         let shown = path.as_os_str().as_bytes().to_vec();
         if stat.file_type() != EntryType::Dir {
+            if self.args.sync {
+                self.write_before(path)?;
+                stat = look()?;
+            }
             let row = row_of_file(&stat);
             let leads_out = row.total.freed < row.total.allocated;
             return Ok(Some(Measured { lines: vec![Line { path: shown, depth: 0, row }], leads_out }));
@@ -293,7 +301,7 @@ impl Du<'_> {
     ) -> Result<Option<(Vec<Row>, bool)>, Failure> {
         let Some(client) = &mut self.client else { return Ok(None) };
         let one_file_system = self.args.one_file_system;
-        let (max_ms, progress) = (self.args.max_ms(), !self.args.cached && io::stderr().is_terminal());
+        let (max_ms, progress) = (self.max_ms, !self.args.cached && io::stderr().is_terminal());
         let freshness = freshness(self.args);
         let takes_portions = true;
         let question =
@@ -335,11 +343,6 @@ impl Du<'_> {
                 Ok(Some(Default::default()))
             }
             Ok(Err(Refusal::Failed(why))) => {
-                if self.args.sync {
-                    files::open_dir(path)
-                        .and_then(|directory| files::sync_file_system(directory.as_fd()))
-                        .map_err(|error| Failure::io(path, "have everything written", &error))?;
-                }
                 if self.args.verbose {
                     let why = message::one_line(&why);
                     self.said.push(format!("{}: the server failed: {why}", message::path_text(path)));
@@ -380,9 +383,12 @@ impl Du<'_> {
     }
 
     fn walk(&mut self, path: &Path, depth: u32) -> Result<Measured, Failure> {
-        if self.args.verbose {
-            self.said.push(format!("{}: walked, for no server answers for it", message::path_text(path)));
+        self.has_walked = true;
+        if self.args.verbose || self.args.cached {
+            let stored = if self.args.cached { ", and nothing is stored of it" } else { "" };
+            self.said.push(format!("{}: walked, for no server answers for it{stored}", message::path_text(path)));
         }
+        self.write_before(path)?;
         let failed = |error: io::Error| Failure::io(path, "walk it", &error);
         let walk = Walk::of(path, self.args.one_file_system || self.args.freed).map_err(failed)?;
         let told = |error: &dyn std::fmt::Display| Failure::could_not_run(path, "walk it", error);
@@ -390,7 +396,7 @@ impl Du<'_> {
         let store = Store::in_memory().map_err(|error| told(&error))?;
         let mut summaries = Summaries::open(store, (walk, Untracked), root, b"").map_err(|error| told(&error))?;
         let top = summaries.root();
-        let patience = Patience::of(self.args.max_ms().map(Duration::from_millis));
+        let patience = Patience::of(self.max_ms.map(Duration::from_millis));
         let mut asking = Asking::default();
         let is_over = || patience.until.is_some_and(|until| Instant::now() >= until);
         if summaries.settle_more(top, &mut asking, &is_over).map_err(|error| told(&error))?.is_none() {

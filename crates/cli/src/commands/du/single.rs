@@ -11,6 +11,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     os::unix::ffi::OsStrExt,
     path::Path,
+    time::Instant,
 };
 
 use onesweep::Filter;
@@ -57,6 +58,8 @@ pub(super) struct Walker<'a> {
     /// Also what has one name: paths may lie in each other, links may lead anywhere.
     counts_all_once: bool,
     counted: HashSet<(u64, u64)>,
+    /// No directory is read after that.
+    until: Option<Instant>,
 }
 
 /// An entry of a directory.
@@ -87,36 +90,42 @@ struct Told {
 }
 
 impl<'a> Walker<'a> {
-    /// For so many paths.
-    pub(super) fn new(rules: &'a Rules, paths: usize) -> Self {
-        Self { rules, counts_all_once: rules.follow || paths > 1, counted: HashSet::new() }
+    /// For so many paths, within a time.
+    pub(super) fn new(rules: &'a Rules, paths: usize, until: Option<Instant>) -> Self {
+        Self { rules, counts_all_once: rules.follow || paths > 1, counted: HashSet::new(), until }
     }
 
     /// The lines of a path, the path itself last; none when it was counted before, or is left out. `complain` gets what can't
-    /// be read.
-    pub(super) fn walk(&mut self, path: &Path, complain: &mut dyn FnMut(&Path, &io::Error)) -> io::Result<Vec<Line>> {
+    /// be read. `None` when time is up.
+    pub(super) fn walk(
+        &mut self,
+        path: &Path,
+        complain: &mut dyn FnMut(&Path, &io::Error),
+    ) -> io::Result<Option<Vec<Line>>> {
         let shown = path.as_os_str().as_bytes().to_vec();
         if self.rules.filter.excludes(&shown) {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         let follow = self.rules.follow || self.rules.follow_named;
         let stat = files::statx_at(files::CURRENT_DIR, path, !follow)?;
         if stat.file_type() != EntryType::Dir {
             let line = Line { path: shown, total: figures(&stat), own: figures(&stat), time: self.time(&stat) };
-            return Ok(Vec::from_iter(self.counts(&stat).then_some(line)));
+            return Ok(Some(Vec::from_iter(self.counts(&stat).then_some(line))));
         }
-        let directories = self.read(shown, stat, complain);
-        Ok(self.tell(&directories))
+        Ok(self.read(shown, stat, complain).map(|directories| self.tell(&directories)))
     }
 
-    /// Reads all directories, the next at or above the inode of the last, then around again.
-    fn read(&self, top: Vec<u8>, stat: Stat, complain: &mut dyn FnMut(&Path, &io::Error)) -> Vec<Directory> {
+    /// Reads all directories, the next at or above the inode of the last, then around again; `None` when time is up.
+    fn read(&self, top: Vec<u8>, stat: Stat, complain: &mut dyn FnMut(&Path, &io::Error)) -> Option<Vec<Directory>> {
         let mut known = HashMap::from([((stat.dev, stat.ino), 0)]);
         let mut waiting = BTreeSet::from([(stat.dev, stat.ino, 0)]);
         let dev = stat.dev;
         let mut directories = vec![Directory { path: top, stat, entries: Vec::new() }];
         let mut last = (0, 0, 0);
         while let Some(&next) = waiting.range(last..).next().or_else(|| waiting.first()) {
+            if self.until.is_some_and(|until| Instant::now() >= until) {
+                return None;
+            }
             waiting.remove(&next);
             last = next;
             let path = directories[next.2].path.clone();
@@ -147,7 +156,7 @@ impl<'a> Walker<'a> {
             }
             directories[next.2].entries.sort_by(|one, other| one.name.cmp(&other.name));
         }
-        directories
+        Some(directories)
     }
 
     fn open(&self, path: &Path, is_top: bool) -> io::Result<OwnedFd> {
