@@ -19,7 +19,7 @@ const NOTED_LINES_MAX: usize = 100;
 pub struct Growth {
     /// Where it is, from the root of all.
     pub path: Name,
-    /// Something in it is left out for the asker: then there are no points, for nobody noted what was left out when.
+    /// Something in it is left out for the asker: then there are no points, for they count that, too.
     pub partial: bool,
     /// What it came to, from the oldest on: from when somebody asked for it first.
     pub points: Vec<Past>,
