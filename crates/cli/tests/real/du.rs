@@ -9,11 +9,12 @@ use std::{
 };
 
 use crate::{
-    image::{Fs, Image},
+    image::{Folder, Fs, Image},
     run::{finish, onesweep, output, root_test, text},
     serving::Serving,
     tracked::du,
     tree::{Rng, until_another_second},
+    walk::Bind,
 };
 
 pub(crate) fn sorted_lines(said: &[u8]) -> Vec<String> {
@@ -266,6 +267,38 @@ fn several_partial_paths_are_not_walked() {
     fs::remove_file(at("other/h")).expect("it goes");
     crate::tree::sync(&image.root());
     both("from the server");
+    serving.end();
+}
+
+/// Of what is mounted below a directory that a user can't list, no more is told than of the directory, which is told once.
+#[test]
+fn what_is_mounted_below_closed_directories_is_left_out() {
+    root_test!();
+    let (image, other) = (Image::new(Fs::Ext4, 256 << 20), Folder::new());
+    let at = |name: &str| image.root().join(name);
+    fs::write(other.join("f"), vec![1; 90_000]).expect("a file");
+    fs::set_permissions(other.join(""), fs::Permissions::from_mode(0o755)).expect("a mode");
+    let modes = [("open", 0o755), ("closed", 0o700), ("searched", 0o711)];
+    let _mounts = modes.map(|(name, _)| Bind::new(&other.join(""), &at(name).join("in/mounted")));
+    for (name, mode) in modes {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).expect("a mode");
+    }
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    for options in [&[][..], &["-s"], &["-d2"]] {
+        let as_user = |du: &Command| {
+            let mut user = Command::new("setpriv");
+            user.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(du.get_program()).args(du.get_args());
+            user.output().expect("it runs")
+        };
+        let (seen, expected) =
+            (as_user(&serving.du(options, &image.root())), as_user(Command::new("du").args(options).arg(image.root())));
+        assert_eq!(sorted_lines(&seen.stdout), sorted_lines(&expected.stdout), "{options:?}");
+        assert_eq!(seen.status.code(), expected.status.code());
+        let [said, gnu_du_said] = [&seen, &expected].map(|out| text(&out.stderr));
+        assert_eq!(named(&seen.stderr), named(&expected.stderr), "{options:?}");
+        assert_eq!(said.lines().count(), gnu_du_said.lines().count(), "{options:?}: {said}{gnu_du_said}");
+    }
     serving.end();
 }
 

@@ -445,6 +445,10 @@ impl Du<'_> {
             }
         }
         for below in outermost {
+            // GNU du comes to it by listing what is above, and the answer says of that why it didn't.
+            if above(path, &below).any(|above| is_closed(&above)) {
+                continue;
+            }
             let steps = below.components().count() as u32;
             let shown = path.join(&below);
             let Some(Measured { lines: found, leads_out }) = self.measure(&shown, depth.saturating_sub(steps))? else {
@@ -464,6 +468,15 @@ impl Du<'_> {
         }
         Ok(())
     }
+}
+
+/// The directories from `path` on that lead to `below`.
+fn above(path: &Path, below: &Path) -> impl Iterator<Item = PathBuf> {
+    below.ancestors().skip(1).map(|above| path.join(above))
+}
+
+fn is_closed(directory: &Path) -> bool {
+    files::open_dir(directory).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn freshness(args: &DuArgs) -> Freshness {
