@@ -52,11 +52,13 @@ pub struct Most {
     pub lines: usize,
     /// Directories that are looked at for the sake of those below that may not be seen.
     pub looks: usize,
+    /// Inodes with several names that are looked at where there are several lines. Those that have no name that may be seen aren't bounded.
+    pub links: usize,
 }
 
 impl Most {
     /// Whatever it takes.
-    pub const ANY: Most = Most { lines: usize::MAX, looks: usize::MAX };
+    pub const ANY: Most = Most { lines: usize::MAX, looks: usize::MAX, links: usize::MAX };
 }
 
 /// The lines of `top` and of the directories at most `depth` below it, as they are stored. Without `may_list` all may be seen.
@@ -120,7 +122,11 @@ fn view_without(
                 line.own = own_with_links(ledger, top, &record)?;
                 count_links_in_sight(ledger, line, &hidden, hide_links)?;
             }
-            lines => count_links_once(ledger, top, lines, &hidden)?,
+            lines => {
+                if !count_links_once(ledger, top, (lines, most.links), &hidden)? {
+                    return Ok(None);
+                }
+            }
         }
     }
     let leads_out = lines.last().is_some_and(|line| line.totals.sums.freed_blocks < line.totals.sums.blocks);

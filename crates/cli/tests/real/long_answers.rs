@@ -167,3 +167,40 @@ fn many_lines_take_little_memory_and_let_others_in() {
     assert!(told > count && portions > 40, "{told} directories in {portions} portions");
     serving.end();
 }
+
+/// Each inode with several names is looked at for lines: of many, those come in portions, too.
+#[test]
+fn lines_of_very_many_links_are_those_of_gnu_du() {
+    root_test!();
+    let image = Image::with(Fs::Ext4, 512 << 20, &["-N", "60000"]);
+    let at = |name: &str| image.root().join(name);
+    for name in ["daily.0/in", "daily.1/in", "other"] {
+        fs::create_dir_all(at(name)).expect("a directory");
+    }
+    for number in 0..=20_000 {
+        let file = at(&format!("daily.0/in/{number}"));
+        fs::write(&file, if number % 100 == 0 { "content" } else { "" }).expect("a file");
+        fs::hard_link(&file, at(&format!("daily.1/in/{number}"))).expect("a link");
+    }
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    let ask = |options: &[&str], below: &str, is_long: bool| {
+        let asked = finish(serving.du(options, &at(below)).arg("-v"), 0);
+        let walked = finish(onesweep(["du", "--socket", "/nowhere"]).args(options).arg(at(below)), 0);
+        assert_eq!(text(&asked.stdout), text(&walked.stdout), "{options:?}");
+        let said = text(&asked.stderr);
+        assert_eq!(said.contains("in portions"), is_long, "{options:?}: {said}");
+        let whole = text(&output(Command::new("du").args(options).arg("-s").arg(at(below))));
+        assert!(text(&asked.stdout).ends_with(&whole), "{options:?}: {whole}");
+    };
+    ask(&[], "", true);
+    ask(&["--inodes"], "", true);
+    ask(&["-b"], "daily.1", true);
+    ask(&["-s"], "", false);
+    ask(&[], "other", false);
+    for number in 0..2 {
+        fs::remove_file(at(&format!("daily.1/in/{number}"))).expect("it goes");
+    }
+    ask(&[], "", false);
+    serving.end();
+}

@@ -54,10 +54,9 @@ use crate::{
 pub(super) const DENIED: &str = "Permission denied";
 /// Names of a path that is told of what is left out, at most.
 const PATH_STEPS_MAX: usize = 256;
-/// Lines of an answer, at most: they take some 20 MiB, and with others a quarter of a second, in which nothing can change.
-const LINES_MAX: usize = 20_000;
-/// Directories that are looked at for one because of what is hidden below them, at most, where who asks knows another way.
-const LOOKS_MAX: usize = 200_000;
+/// What an answer takes, at most: its lines some 20 MiB, and each of these with others a quarter of a second, in which nothing can
+/// change. Who knows no other way is bound by the lines alone.
+const MOST: Most = Most { lines: 20_000, looks: 200_000, links: 20_000 };
 /// Bytes of a question, at most.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 
@@ -268,14 +267,14 @@ impl Server {
         let volumes = self.volumes();
         let tell = question.progress.then_some(tell);
         let mut reached = self.reach_and_tell(&volumes, (asker, question), file, tell)?;
-        let looks = if question.takes_portions { LOOKS_MAX } else { usize::MAX };
-        let how = (Most { lines: LINES_MAX, looks }, question.one_file_system);
+        let most = if question.takes_portions { MOST } else { Most { lines: MOST.lines, ..Most::ANY } };
+        let how = (most, question.one_file_system);
         let Some(View { lines, is_partial, hidden, leads_out }) =
             reached.see(asker, reached.slot, question.depth, how)?
         else {
             return match question.takes_portions {
                 true => Ok(Said::Rows(Head { long: true, ..reached.head(0, false) }, Vec::new())),
-                false => Err(Refusal::Failed(format!("there are more than {LINES_MAX} directories so far down"))),
+                false => Err(Refusal::Failed(format!("there are more than {} directories so far down", MOST.lines))),
             };
         };
         let left_out = reached.left_out(&hidden)?;

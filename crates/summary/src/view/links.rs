@@ -22,20 +22,31 @@ fn lies_in(ledger: &Ledger, slot: Slot, hidden: &HashSet<Slot>) -> bool {
     ledger.nodes.upwards(slot).any(|at| hidden.contains(&at))
 }
 
-/// The inodes with several names that directories and those below them name; how many directories were looked at for that: none
-/// below which there are no such names.
-fn links_below(ledger: &Ledger, mut left: Vec<Slot>, found: &mut BTreeSet<LinkKey>) -> Result<usize, StoreError> {
+/// The inodes with several names that directories and those below them name, but for what lies in some; how many directories were
+/// looked at for that: none below which there are no such names. `None` where there are more than so many inodes.
+fn links_below(
+    ledger: &Ledger,
+    mut left: Vec<Slot>,
+    (without, most): (&HashSet<Slot>, usize),
+    found: &mut BTreeSet<LinkKey>,
+) -> Result<Option<usize>, StoreError> {
     let mut looked_at = 0;
     while let Some(at) = left.pop() {
+        if without.contains(&at) {
+            continue;
+        }
         let record = ledger.record(at)?;
         looked_at += 1;
         if record.subtree.sums.shared_names > 0 {
             let subvolume = ledger.nodes.id(at).subvolume;
             found.extend(record.links.into_iter().map(|ino| LinkKey { subvolume, ino }));
+            if found.len() > most {
+                return Ok(None);
+            }
             left.extend(ledger.nodes.children(at));
         }
     }
-    Ok(looked_at)
+    Ok(Some(looked_at))
 }
 
 /// The only line has each inode of which a name is seen once, and of all others it is as the store says: only those have to be
@@ -48,7 +59,7 @@ pub(super) fn count_links_in_sight(
 ) -> Result<(), StoreError> {
     let (nodes, top) = (&ledger.nodes, line.slot);
     let mut keys = BTreeSet::new();
-    links_below(ledger, hide_links, &mut keys)?;
+    links_below(ledger, hide_links, (&HashSet::new(), usize::MAX), &mut keys)?;
     let hidden: HashSet<Slot> = hidden.iter().copied().collect();
     let is_seen = |slot: Slot| nodes.contains(top, slot) && !lies_in(ledger, slot, &hidden);
     for key in keys {
@@ -63,19 +74,22 @@ pub(super) fn count_links_in_sight(
 }
 
 /// The store counts an inode with several names once in each directory that is asked for. Lines count it once in all, where its
-/// first name is; and names that may not be seen count nowhere.
+/// first name is; and names that may not be seen count nowhere. False, and nothing is counted, where more than `most` of them have
+/// names that may be seen.
 pub(super) fn count_links_once(
     ledger: &Ledger,
     top: Slot,
-    lines: &mut [Line],
+    (lines, most): (&mut [Line], usize),
     hidden: &[Slot],
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let nodes = &ledger.nodes;
     let hidden: HashSet<Slot> = hidden.iter().copied().collect();
     let is_hidden = |slot: Slot| lies_in(ledger, slot, &hidden);
     let by_slot: HashMap<Slot, usize> = lines.iter().enumerate().map(|(at, line)| (line.slot, at)).collect();
     let mut keys = BTreeSet::new();
-    links_below(ledger, vec![top], &mut keys)?;
+    let Some(_) = links_below(ledger, vec![top], (&hidden, most), &mut keys)? else { return Ok(false) };
+    // What was charged to a directory that may be seen may be of these alone.
+    links_below(ledger, hidden.iter().copied().collect(), (&HashSet::new(), usize::MAX), &mut keys)?;
     let mut orders = Orders { ledger, top, names: HashMap::new() };
     for key in keys {
         let Some(linked) = ledger.linked(key)? else { continue };
@@ -122,7 +136,7 @@ pub(super) fn count_links_once(
             lines[line].totals.sums += sums;
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Which of two directories comes first among the lines, by their names from the top down. Each comes after those in it.
@@ -162,7 +176,7 @@ mod tests {
         record::Access,
         store::{Batch, Facts, Store},
         totals::Totals,
-        view::view,
+        view::{Most, view, view_of_most},
     };
 
     /// A tree by the directory that each is in and the inodes that each names, all of which have two names. Each directory has a
@@ -232,13 +246,17 @@ mod tests {
 
     #[test]
     fn only_what_has_links_is_looked_at_for_them() {
-        let (ledger, mut found) = (ledger(&tree()), BTreeSet::new());
-        let looked_at = links_below(&ledger, vec![Slot(0)], &mut found).unwrap();
-        assert_eq!((looked_at, found.len()), (9, 5));
-        found.clear();
-        assert_eq!((links_below(&ledger, vec![Slot(1)], &mut found).unwrap(), found.len()), (2, 4));
-        found.clear();
-        assert_eq!((links_below(&ledger, vec![Slot(8)], &mut found).unwrap(), found.len()), (1, 0));
+        let ledger = ledger(&tree());
+        let below = |slot: u32, without: &[u32], most: usize| {
+            let (without, mut found) = (without.iter().map(|&slot| Slot(slot)).collect(), BTreeSet::new());
+            let looked_at = links_below(&ledger, vec![Slot(slot)], (&without, most), &mut found).unwrap();
+            looked_at.map(|looked_at| (looked_at, found.len()))
+        };
+        assert_eq!(below(0, &[], 5), Some((9, 5)));
+        assert_eq!(below(0, &[], 4), None);
+        assert_eq!(below(0, &[3, 7], 4), Some((5, 4)));
+        assert_eq!(below(1, &[], usize::MAX), Some((2, 4)));
+        assert_eq!(below(8, &[], 0), Some((1, 0)));
     }
 
     #[test]
@@ -261,5 +279,23 @@ mod tests {
                 assert_eq!(told, expected, "{top} without {hidden}, {depth}");
             }
         }
+    }
+
+    /// So many that each of them is looked at: lines are refused then, and what is hidden has no part in that.
+    #[test]
+    fn lines_with_more_links_than_may_be_are_refused() {
+        let ledger = ledger(&tree());
+        let lines = |links: usize, depth: u32, hidden: u32| {
+            let may_list = |slot: Slot, _: &Access| slot != Slot(hidden);
+            let how = (Most { links, ..Most::ANY }, false);
+            view_of_most(&ledger, Slot(0), depth, Some(&may_list), how).unwrap().map(|seen| seen.lines.len())
+        };
+        assert_eq!(lines(4, 1, u32::MAX), None);
+        assert_eq!(lines(5, 1, u32::MAX), Some(6));
+        // By one line the store's own figures are told.
+        assert_eq!(lines(0, 0, u32::MAX), Some(1));
+        // 74 has one name in what is hidden, and one outside; 72 and 73 have one in 2.
+        assert_eq!((lines(4, 1, 3), lines(5, 1, 3)), (None, Some(6)));
+        assert_eq!((lines(2, 1, 1), lines(4, 1, 1)), (None, Some(6)));
     }
 }
