@@ -193,6 +193,47 @@ fn a_token_shows_what_du_would_show_its_user() {
     assert_eq!(figures(&grown["total"]), du(NOBODY, &root));
 }
 
+/// Who may only come through a directory has to know the names in it, which numbers would tell.
+#[test]
+fn numbers_tell_no_names_that_nobody_may_list() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let root = image.root();
+    tree(&root);
+    let named = |below: &str| {
+        let facts = fs::metadata(root.join(below)).expect("its facts");
+        (format!("path={}", root.join(below).display()), format!("dev={}&ino={}", facts.dev(), facts.ino()))
+    };
+    for below in ["way/secret/deeper", "way/home/own"] {
+        fs::create_dir_all(root.join(below)).expect("a directory");
+        fs::write(root.join(below).join("f"), [1; 5000]).expect("a file");
+    }
+    // Everybody is told where file systems are mounted.
+    let above = root.parent().expect("it is mounted somewhere").to_owned();
+    fs::set_permissions(&above, fs::Permissions::from_mode(0o711)).expect("a mode");
+    crate::tree::sync(&root);
+    let web = Web::start(&image, &[]);
+    for (below, is_known) in
+        [("way/secret", false), ("way/secret/deeper", false), ("way/home", true), ("a/b", true), ("way", true)]
+    {
+        let (path, numbers) = named(below);
+        let (by_path, by_numbers) = (web.listing(&web.nobody, &path), web.listing(&web.root, &numbers));
+        assert_eq!(by_path["path"], by_numbers["path"]);
+        for freshness in ["exact", "cached"] {
+            let (status, said) = web.get(&web.nobody, &format!("/api/directory?{numbers}&freshness={freshness}"));
+            assert_eq!(status, if is_known { 200 } else { 404 }, "{below}: {said}");
+            assert!(!said.contains("secret"), "{said}");
+        }
+    }
+    // It is the user's own, but nobody who may not list it is told what is in it.
+    chown(root.join("way/home/own"), Some(0), None).expect("an owner");
+    fs::set_permissions(root.join("way/home"), fs::Permissions::from_mode(0o300)).expect("a mode");
+    let (path, numbers) = named("way/home/own");
+    web.listing(&web.nobody, &path);
+    assert_eq!(web.get(&web.nobody, &format!("/api/directory?{numbers}")).0, 404);
+    assert_eq!(web.get(&web.root, &format!("/api/directory?{numbers}")).0, 200);
+}
+
 /// Nothing that happens in hidden directories changes what is told to who can't see it, however little time there is.
 #[test]
 fn what_happens_in_hidden_directories_shows_nowhere() {
