@@ -31,6 +31,7 @@ pub mod reading;
 pub mod record;
 pub mod service;
 mod settling;
+mod sight;
 pub mod store;
 pub mod summaries;
 pub mod survey;

@@ -253,7 +253,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Everything may have changed.
     fn suspect_all(&mut self) -> Result<(), SummaryError> {
         let all: Vec<Slot> = self.ledger.nodes.all().collect();
-        all.into_iter().try_for_each(|slot| self.mark(slot))
+        all.into_iter().try_for_each(|slot| self.suspect(slot))
+    }
+
+    /// Anything of it may have changed.
+    fn suspect(&mut self, slot: Slot) -> Result<(), SummaryError> {
+        self.ledger.nodes.mark_unsure(slot);
+        self.mark(slot)
     }
 
     /// Takes in what the tracker tells.
@@ -302,6 +308,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     fn apply(&mut self, change: &Change) -> Result<(), SummaryError> {
         let directory = change.directory.and_then(|id| self.ledger.nodes.find(id));
         match (directory, change.object) {
+            (Some(slot), None) if change.may_close() => self.suspect(slot)?,
             (Some(slot), None) => self.mark(slot)?,
             (Some(slot), Some(object)) => self.apply_to_object(slot, object, change)?,
             (None, Some(object)) => {
@@ -314,7 +321,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                     self.note_relinked(object)?;
                 }
                 if let Some(slot) = self.ledger.nodes.find(object) {
-                    self.mark(slot)?;
+                    self.suspect(slot)?;
                 }
             }
             // Not known yet: the directory above it has changed, too, and leads to it.

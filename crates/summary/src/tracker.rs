@@ -39,6 +39,14 @@ pub struct Change {
     pub happened: Happened,
 }
 
+impl Change {
+    /// Whether somebody may not come any more to what is in the directory: its rights are others, or one in it has moved.
+    pub(crate) fn may_close(&self) -> bool {
+        self.happened.contains(Happened::ATTRIB)
+            || self.happened.contains(Happened::MOVED_FROM.union(Happened::ON_DIRECTORY))
+    }
+}
+
 /// What has happened since the last time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Drained {

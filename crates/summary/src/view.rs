@@ -161,7 +161,8 @@ impl<'a> Gathering<'a> {
                     continue;
                 }
                 let wanted = at.wanted.and_then(|(depth, left)| Some((depth + 1, left.checked_sub(1)?)));
-                if wanted.is_some() || self.hides(child, &record) {
+                let may_be_elsewhere = self.may_list.is_some() && self.ledger.nodes.may_be_elsewhere(child);
+                if wanted.is_some() || may_be_elsewhere || self.hides(child, &record) {
                     let Some(entered) = self.enter(child, &record, wanted)? else { return Ok(None) };
                     way.push(entered);
                 } else {
@@ -220,7 +221,8 @@ impl<'a> Gathering<'a> {
 
     /// Whether something below may not be seen, or is left out.
     fn hides(&self, slot: Slot, record: &Record) -> bool {
-        self.may_list.is_some() && record.subtree.sums.closed > 0 || self.above.contains(&slot)
+        let may_be_closed = record.subtree.sums.closed > 0 || self.ledger.nodes.may_be_unsure(slot);
+        self.may_list.is_some() && may_be_closed || self.above.contains(&slot)
     }
 }
 

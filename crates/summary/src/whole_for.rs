@@ -77,7 +77,11 @@ impl Default for Looking {
 
 impl Looking {
     /// For whom the totals of a directory are all there is now. What lies above its file system isn't looked at.
+    /// What may have been closed since it was read is root's.
     pub fn at(&mut self, ledger: &Ledger, slot: Slot) -> Result<WholeFor, StoreError> {
+        if !is_sure(ledger, slot)? {
+            return Ok(WholeFor::Root);
+        }
         let way = match ledger.nodes.parent(slot) {
             Some(parent) => self.way(ledger, parent)?,
             None => WholeFor::All,
@@ -120,6 +124,17 @@ impl Looking {
         }
         Ok(way)
     }
+}
+
+/// Whether it, all below and all above are as stored, as far as one knows.
+fn is_sure(ledger: &Ledger, slot: Slot) -> Result<bool, StoreError> {
+    let nodes = &ledger.nodes;
+    let (mut is_sure, mut last) = (!nodes.may_be_unsure(slot), slot);
+    for at in nodes.upwards(slot) {
+        (is_sure, last) = (is_sure && !nodes.is_unsure(at), at);
+    }
+    // One that is in none and has a name is on the way elsewhere.
+    Ok(is_sure && ledger.record(last)?.name.is_empty())
 }
 
 fn is_closed(record: &Record) -> bool {
@@ -178,6 +193,21 @@ mod tests {
         assert_eq!(Tree::of(&[(None, 0, 0o755), (Some(0), 7, 0o300)]).looked(), [Root; 2], "its owner doesn't list it");
         let found = Tree::of(&[(None, 0, 0o755), (Some(0), 0, 0o700), (Some(1), 7, 0o755)]).looked();
         assert_eq!(found[2], Owner(0), "it lies in a closed one");
+    }
+
+    #[test]
+    fn what_may_be_closed_by_now_is_roots() {
+        use WholeFor::{All, Owner, Root};
+        let mut tree = Tree::of(&[(None, 0, 0o755), (Some(0), 0, 0o755), (Some(1), 0, 0o755), (Some(0), 7, 0o700)]);
+        tree.0.nodes.mark_unsure(tree.1[1]);
+        assert_eq!(tree.looked(), [Root, Root, Root, Owner(7)]);
+        tree.0.nodes.be_sure(tree.1[1]);
+        tree.0.nodes.unsure_below(tree.1[0]);
+        assert_eq!(tree.looked(), [Owner(7), All, All, Owner(7)]);
+        // Found in none: it may lie in one that is closed.
+        let nothing = Reading { own: Default::default(), ..Reading::default() };
+        tree.0.merge(tree.1[0], nothing, 2, 0).expect("it is put down");
+        assert_eq!(tree.looked()[1..], [Root; 3]);
     }
 
     #[test]

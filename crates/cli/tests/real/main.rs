@@ -9,6 +9,7 @@ mod blind_spots;
 mod breakdowns;
 mod cache;
 mod catch_up;
+mod closed_later;
 mod command_line;
 mod consistency;
 mod daemon;

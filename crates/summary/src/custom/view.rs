@@ -62,7 +62,7 @@ pub fn view_all(ledger: &Ledger, top: Slot, may_list: Option<MayList<'_>>) -> Re
         None => true,
         Some(may_list) => {
             let record = ledger.record(top)?;
-            record.subtree.sums.closed == 0 && may_list(top, &record.access)
+            record.subtree.sums.closed == 0 && !ledger.nodes.may_be_unsure(top) && may_list(top, &record.access)
         }
     };
     if is_open {
@@ -100,7 +100,7 @@ impl Gathering<'_> {
             if !may_list(slot, &record.access) {
                 self.hidden.insert(slot);
                 seen.gather(&part.itself, self.rule);
-            } else if record.subtree.sums.closed == 0 {
+            } else if record.subtree.sums.closed == 0 && !self.ledger.nodes.may_be_unsure(slot) {
                 seen.gather(&part.subtree, self.rule);
             } else {
                 seen.gather(&part.alone_loose(self.rule), self.rule);

@@ -47,6 +47,8 @@ impl Nodes {
 
     /// The dirty directories, it and those below. Marks that stand for nothing any more are taken away.
     pub fn dirty_below(&mut self, slot: Slot) -> Vec<Slot> {
+        // Nearly all that were unsure are sure when they are clean.
+        self.unsure_below(slot);
         self.marked_below(slot, Mark::BELOW, Nodes::is_dirty)
     }
 

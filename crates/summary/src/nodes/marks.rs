@@ -19,6 +19,9 @@ impl Mark {
     /// It may name inodes that change where nothing is told; something below may.
     pub(super) const OPEN: Mark = Mark(1 << 3);
     pub(super) const OPEN_BELOW: Mark = Mark(1 << 4);
+    /// Who may look into it may be others than stored, and directories in it may be elsewhere; the same of something below.
+    pub(super) const UNSURE: Mark = Mark(1 << 5);
+    pub(super) const UNSURE_BELOW: Mark = Mark(1 << 6);
 }
 
 /// Those of all directories, by their numbers.

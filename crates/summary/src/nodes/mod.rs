@@ -14,6 +14,7 @@ mod slots;
 mod subvolumes;
 mod table;
 mod tree;
+mod unsure;
 
 use std::hash::BuildHasher;
 

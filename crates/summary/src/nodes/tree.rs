@@ -49,6 +49,9 @@ impl Nodes {
         if self.may_have_open(slot) {
             self.mark_above(slot, Mark::OPEN_BELOW);
         }
+        if self.may_be_unsure(slot) {
+            self.mark_above(slot, Mark::UNSURE_BELOW);
+        }
     }
 
     pub(super) fn link(&mut self, slot: Slot, parent: Slot) {

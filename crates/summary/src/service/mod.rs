@@ -3,6 +3,7 @@
 pub mod breakdown;
 pub mod budget;
 pub mod client;
+mod eyes;
 pub mod growth;
 pub mod http;
 pub mod listing;

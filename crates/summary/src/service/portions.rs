@@ -160,7 +160,8 @@ fn piece(
             linked.map(|linked| Figures::of(&linked.weight)).unwrap_or_default();
         links.push(Link { ino, bytes, allocated, is_file: files > 0 });
     }
-    let freed = if sees_all || record.subtree.sums.closed == 0 { Figures::of(&record.subtree.sums).freed } else { 0 };
+    let is_whole = sees_all || (record.subtree.sums.closed == 0 && !nodes.may_be_unsure(slot));
+    let freed = if is_whole { Figures::of(&record.subtree.sums).freed } else { 0 };
     let own = Figures { freed: Figures::of(&record.alone().sums).freed, ..Figures::of(&record.own.sums) };
     let left_out = reached.why_unreadable(slot);
     let is_whole = told + links.len() >= inodes.len();

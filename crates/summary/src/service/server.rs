@@ -21,6 +21,7 @@ use onesweep_sys::{
 use super::{
     breakdown::{Breakdown, Listed, listed},
     budget::Budget,
+    eyes::{Eyes, Glances},
     listing::{LARGEST_MAX, Largest, Listing},
     pages::{Entry, PageHead},
     patience::{Patience, Progress},
@@ -43,11 +44,11 @@ use crate::{
     nodes::Slot,
     reading::Directories,
     record::{Access, Record},
-    summaries::{Answer, Freshness, Seen, Summaries, SummaryError, Tended, Viewer},
+    sight::is_shown,
+    summaries::{Answer, Freshness, Summaries, SummaryError, Tended},
     survey::Method,
     tracker::Fanotify,
     view::{MayList, Most, View, view_of_most},
-    volume::access_by,
 };
 
 /// Why a directory is left out that the asker may not list.
@@ -330,7 +331,9 @@ impl Server {
         };
         let (served, id) = find(volumes, directory.as_fd()).ok_or(Refusal::NotTracked)?;
         let volume = &*served.volume;
-        let eyes = Eyes { asker, volume };
+        // What is waited for is read, which takes longer than a look.
+        let glances = if question.freshness == Freshness::Cached { Glances::default() } else { Glances::endless() };
+        let eyes = Eyes { asker, volume, glances: &glances };
         let seen = eyes.seen();
         let (answer, tracked) = if question.freshness == Freshness::Cached {
             let tracked = served.shared.shared();
@@ -346,9 +349,10 @@ impl Server {
         };
         let slot = tracked.ledger().nodes.find(id).ok_or(Refusal::NotTracked)?;
         let access = tracked.record(slot).map_err(refusal)?.access;
-        let is_denied = seen.is_some_and(|viewer| !viewer.may_list(id, &access));
-        let user = asker.user();
-        Ok(Reached { volume, shared: &served.shared, tracked, slot, answer, is_denied, user })
+        let is_shown = |viewer| is_shown(&tracked.ledger().nodes, (slot, slot), &access, viewer);
+        let (is_denied, user) = (!seen.is_none_or(is_shown), asker.user());
+        let glances = Glances::default();
+        Ok(Reached { volume, shared: &served.shared, tracked, slot, answer, is_denied, user, glances })
     }
 }
 
@@ -379,7 +383,7 @@ fn find_inode(
         }
         if freshness != Freshness::Cached {
             // It may be new.
-            let eyes = Eyes { asker, volume: &**volume };
+            let eyes = Eyes { asker, volume: &**volume, glances: &Glances::endless() };
             let how = (false, eyes.seen());
             let asked = served.shared.query_within(volume.root(), freshness, how, patience);
             let answer = asked.map(|(answer, _)| answer).map_err(refusal)?;
@@ -409,33 +413,6 @@ fn find<'a>(volumes: &'a [Arc<Served>], directory: BorrowedFd<'_>) -> Option<(&'
     })
 }
 
-/// What a user may see of a file system.
-#[derive(Debug)]
-struct Eyes<'a> {
-    asker: &'a Asker,
-    volume: &'a dyn FileSystem,
-}
-
-impl Eyes<'_> {
-    /// Who sees all is none.
-    fn seen(&self) -> Seen<'_> {
-        (*self.asker != Asker::Everything).then_some(self as &dyn Viewer)
-    }
-}
-
-impl Viewer for Eyes<'_> {
-    fn may_list(&self, id: NodeId, access: &Access) -> bool {
-        self.asker.may_list(access, || self.volume.access_list(id))
-    }
-
-    fn is_as_stored(&self, id: NodeId, record: &Record) -> bool {
-        let Ok(stat) = self.volume.handle_of(id).and_then(|fd| files::statx_fd(fd.as_fd())) else { return false };
-        let stored = record.itself();
-        let access = access_by(self.volume.access_list(id).as_deref(), &stat);
-        access == record.access && (stat.size as i64, stat.blocks as i64) == (stored.directory_bytes, stored.blocks)
-    }
-}
-
 /// A directory that was asked for, and its file system, of which nobody else is told anything meanwhile.
 pub(super) struct Reached<'a> {
     volume: &'a dyn FileSystem,
@@ -447,22 +424,28 @@ pub(super) struct Reached<'a> {
     is_denied: bool,
     /// Who asks, where that one doesn't see all.
     pub(super) user: Option<u32>,
+    glances: Glances,
 }
 
 impl Reached<'_> {
     /// Lets all others have their turn, then goes on with what is stored by then; nothing where the directory is gone.
     pub(super) fn give_way(self) -> Option<Self> {
-        let Reached { volume, shared, tracked, slot, answer, is_denied, user } = self;
+        let Reached { volume, shared, tracked, slot, answer, is_denied, user, glances } = self;
         let id = tracked.ledger().nodes.id(slot);
         drop(tracked);
         let tracked = Held::Shared(shared.shared());
         let slot = tracked.ledger().nodes.find(id)?;
-        Some(Reached { volume, shared, tracked, slot, answer, is_denied, user })
+        Some(Reached { volume, shared, tracked, slot, answer, is_denied, user, glances })
     }
 
     /// Whether the asker may list a directory.
     pub(super) fn may_list(&self, asker: &Asker, slot: Slot, access: &Access) -> bool {
-        asker.may_list(access, || self.volume.access_list(self.tracked.ledger().nodes.id(slot)))
+        let nodes = &self.tracked.ledger().nodes;
+        self.eyes(asker).seen().is_none_or(|viewer| is_shown(nodes, (self.slot, slot), access, viewer))
+    }
+
+    fn eyes<'a>(&'a self, asker: &'a Asker) -> Eyes<'a> {
+        Eyes { asker, volume: self.volume, glances: &self.glances }
     }
 
     /// What the asker sees of a directory.
@@ -504,8 +487,7 @@ impl Reached<'_> {
 
     /// The directories that could not be read, as far as the asker would come to them.
     pub(super) fn unreadable(&self, asker: &Asker) -> Result<Vec<Slot>, Refusal> {
-        let eyes = Eyes { asker, volume: self.volume };
-        self.tracked.unreadable_for(self.slot, eyes.seen()).map_err(refusal)
+        self.tracked.unreadable_for(self.slot, self.eyes(asker).seen()).map_err(refusal)
     }
 
     /// The directories that are hidden from the asker, and those that could not be read, as far as the asker would come to them.

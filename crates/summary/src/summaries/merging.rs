@@ -174,6 +174,10 @@ impl Merging<'_> {
         if merged.is_doubtful {
             nodes.mark_changed(slot, count);
         }
+        // What was told while it was read may have come after.
+        if !nodes.is_dirty(slot) {
+            nodes.be_sure(slot);
+        }
         let doubted: Vec<Slot> = merged.doubted.into_iter().filter(|&at| nodes.counts(at).1 < count).collect();
         self.doubted.extend(doubted.iter().map(|&at| nodes.id(at)));
         self.outdated.extend(merged.outdated);

@@ -56,7 +56,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let settling = self.directories.settling_seconds();
         self.caught_up = Some(match missed.found {
             Ok(found) => {
-                found.changed.iter().try_for_each(|&slot| self.mark(slot))?;
+                found.changed.iter().try_for_each(|&slot| self.suspect(slot))?;
                 for (slot, until) in found.unsettled {
                     let until = now * 1000 + (until - time).clamp(0, settling) * 1000;
                     self.unsettled.extend(slot, until);

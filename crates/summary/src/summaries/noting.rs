@@ -17,6 +17,9 @@ const EVERY: i64 = 10 * 60;
 /// What the clock says is doubted where it is off by more seconds, until it has held for as long.
 const DAY: i64 = 86_400;
 
+/// So many directories are read so that it is known who may look into them.
+const MADE_SURE_MAX: usize = 256;
+
 /// What is known of the clock by which totals are noted. All that is waited for is told by the one that nobody sets, in seconds.
 #[derive(Debug)]
 pub(super) struct NotedBy {
@@ -91,6 +94,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.ledger.forget_history(instead);
             }
             let noting = self.noted_by.noting(self.time(), self.now());
+            self.ledger.nodes.unsure_below(slot);
             let whole_for = Looking::default().at(&self.ledger, slot)?;
             self.ledger.note_history(slot, noting, whole_for)?;
         }
@@ -108,6 +112,20 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.is_noting = true;
     }
 
+    /// Some of what may have been closed since it was read is read once more: else what is noted would be root's.
+    fn make_sure(&mut self) -> Result<(), SummaryError> {
+        let mut unsure = self.ledger.nodes.unsure_below(self.root);
+        if unsure.is_empty() || self.remembered.all().next().is_none() {
+            return Ok(());
+        }
+        unsure.truncate(MADE_SURE_MAX);
+        self.harvest(unsure, (0, None), &|| false)?;
+        self.find_the_lost()?;
+        self.ledger.pay()?;
+        // What was closed before it was read is told by now.
+        self.drain()
+    }
+
     /// Notes the totals of directories that were asked for, when it is time.
     pub(super) fn note_histories(&mut self) -> Result<(), SummaryError> {
         let (now, time) = (self.now(), self.time());
@@ -115,6 +133,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             return Ok(());
         }
         self.noted_by.last = Some(now);
+        self.make_sure()?;
         let noting = self.noted_by.noting(time, now);
         let (mut is_behind, mut looking) = (false, Looking::default());
         for (slot, asked_at) in self.remembered.all() {

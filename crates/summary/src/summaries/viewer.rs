@@ -8,6 +8,7 @@ use crate::{
     nodes::Slot,
     reading::Directories,
     record::{Access, Record},
+    sight::is_shown,
     tracker::Tracker,
 };
 
@@ -15,6 +16,12 @@ use crate::{
 pub trait Viewer: Debug {
     /// Whether a directory can be listed and its entries looked at.
     fn may_list(&self, id: NodeId, access: &Access) -> bool;
+
+    /// Who may look into a directory now; `None` where that can't be told.
+    fn access_now(&self, id: NodeId) -> Option<Access>;
+
+    /// The directory that one is in now; `None` where that can't be told.
+    fn parent_now(&self, id: NodeId) -> Option<NodeId>;
 
     /// Whether a directory that can't be listed is itself still as it is stored: its size, its blocks, and who may look into it.
     fn is_as_stored(&self, id: NodeId, record: &Record) -> bool;
@@ -24,12 +31,11 @@ pub trait Viewer: Debug {
 pub type Seen<'a> = Option<&'a dyn Viewer>;
 
 impl<D: Directories, T: Tracker> Summaries<D, T> {
-    /// Whether what is in a directory is shown. One that was never read hides nothing yet.
-    fn shows(&self, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
+    /// Whether what is in a directory is shown to who asks for `top`. One that was never read hides nothing yet.
+    fn shows(&self, top: Slot, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
         let Some(viewer) = seen else { return Ok(true) };
         let record = self.ledger.record(slot)?;
-        let is_open = record.harvested == 0 || record.access.is_open_to_all();
-        Ok(is_open || viewer.may_list(self.ledger.nodes.id(slot), &record.access))
+        Ok(record.harvested == 0 || is_shown(&self.ledger.nodes, (top, slot), &record.access, viewer))
     }
 
     /// Whether what is in a directory below `top` is shown to who asks for that: neither it nor any on the way hides it.
@@ -38,7 +44,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             return Ok(self.ledger.nodes.contains(top, slot));
         }
         for at in self.ledger.nodes.upwards(slot) {
-            if !self.shows(at, seen)? {
+            if !self.shows(top, at, seen)? {
                 return Ok(false);
             }
             if at == top {
@@ -84,7 +90,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             if !nodes.may_be_outdated(at) {
                 continue;
             }
-            if self.shows(at, seen)? {
+            if self.shows(slot, at, seen)? {
                 if nodes.is_dirty(at) {
                     each(at);
                 }
@@ -107,10 +113,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let nodes = &self.ledger.nodes;
         let mut left = vec![slot];
         while let Some(at) = left.pop() {
-            if self.ledger.record(at)?.subtree.sums.closed == 0 {
+            let is_sure = !nodes.may_be_unsure(at) && !nodes.may_be_elsewhere(at);
+            if is_sure && self.ledger.record(at)?.subtree.sums.closed == 0 {
                 continue;
             }
-            if !self.shows(at, seen)? {
+            if !self.shows(slot, at, seen)? {
                 return Ok(true);
             }
             left.extend(nodes.children(at));
