@@ -3,12 +3,15 @@
 //! Every change is first owed, by the directory where it happened. When all are known, they are paid from the deepest directory
 //! upwards, so that each directory above is touched once, however many below it have changed.
 
+mod opening;
+
 use std::{
     collections::{BTreeMap, BTreeSet, BinaryHeap},
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread,
 };
 
+use self::opening::tree_of;
 use crate::{
     custom::{
         books::{Books, Unwritten},
@@ -17,7 +20,7 @@ use crate::{
     },
     history::{History, Noting, Point},
     links::{LinkKey, Linked},
-    nodes::{Count, Known, Nodes, Slot, SlotMap},
+    nodes::{Count, Nodes, Slot, SlotMap},
     places::Block,
     reading::{Empty, LinkedName, Reading},
     record::Record,
@@ -28,10 +31,6 @@ use crate::{
 
 /// So many directories may be waiting for their first harvest before they are written without it.
 const FOUND_MAX: usize = 1 << 17;
-
-/// Records that are handed over at a time when a store is opened, and how often that may be ahead.
-const BATCH: usize = 1024;
-const BATCHES_READ: usize = 4;
 
 /// So many inodes that are gone may be in the index from inodes to directories, besides as many as there are; a byte or two each.
 const LOST_PLACES_MAX: u64 = 1 << 16;
@@ -663,43 +662,6 @@ impl Ledger {
     }
 }
 
-/// The directories of a store. One thread reads while another one puts together; where there is no other, it does both.
-fn tree_of(store: &Store, reader: thread::Builder) -> Result<Nodes, StoreError> {
-    let mut nodes = Nodes::with_room(store.directories()?);
-    let names = nodes.name_hash().clone();
-    let twice = |slot: Slot| store.damaged(&format!("directory {} is there twice", slot.0));
-    let (read, others) = mpsc::sync_channel::<Vec<(Slot, Known)>>(BATCHES_READ);
-    let hash = names.clone();
-    thread::scope(|scope| {
-        let reading = reader.spawn_scoped(scope, move || {
-            let mut batch = Vec::with_capacity(BATCH);
-            store.each_known(&hash, |slot, known| {
-                batch.push((slot, known));
-                // Where nobody takes it, it is known to be damaged.
-                batch.len() < BATCH || read.send(std::mem::replace(&mut batch, Vec::with_capacity(BATCH))).is_ok()
-            })?;
-            let _ = read.send(batch);
-            Ok(())
-        });
-        let Ok(reading) = reading else {
-            let mut met_twice = None;
-            store.each_known(&names, |slot, known| {
-                met_twice = (!nodes.restore(slot, &known)).then_some(slot);
-                met_twice.is_none()
-            })?;
-            return met_twice.map_or(Ok(()), |slot| Err(twice(slot)));
-        };
-        for (slot, known) in others.into_iter().flatten() {
-            if !nodes.restore(slot, &known) {
-                return Err(twice(slot));
-            }
-        }
-        reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
-    nodes.restored().map_err(|slot| store.damaged(&format!("directory {} is in none", slot.0)))?;
-    Ok(nodes)
-}
-
 /// The record of a directory before its first harvest.
 fn found(nodes: &Nodes, slot: Slot, name: Vec<u8>) -> Record {
     Record { id: nodes.id(slot), parent: nodes.parent(slot), name, ..Record::default() }
@@ -723,9 +685,6 @@ mod tests {
 
     use super::*;
     use crate::{identity::NodeId, record::Access, totals::Totals};
-
-    /// No machine has room for such a stack.
-    const REFUSED: usize = 1 << 50;
 
     /// Those that were read before, and only where the inode is another one; whoever saw two of them knows neither.
     #[test]
@@ -796,35 +755,5 @@ mod tests {
         let (read, told) = (harvested(false), harvested(true));
         assert_eq!((read.len(), read[0].3.subtree.sums.directories, read[0].3.subtree.sums.closed), (6, 6, 1));
         assert_eq!(read, told);
-    }
-
-    #[test]
-    fn a_store_is_read_without_another_thread() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let store = Store::open(&folder.path().join("store")).expect("a store");
-        let record = |slot: u32, parent: Option<u32>| {
-            let id = NodeId { subvolume: 0, ino: 100 + u64::from(slot), generation: 1 };
-            Record { id, parent: parent.map(Slot), name: format!("{slot}").into(), ..Record::default() }
-        };
-        let last = 3 * BATCH as u32;
-        let mut batch = Batch::default();
-        for slot in 0..=last {
-            batch.records.insert(Slot(slot), Some(record(slot, slot.checked_sub(1).map(|before| before / 2))));
-        }
-        store.commit(&batch, &Facts::default(), true).expect("a commit");
-        let read = |reader| {
-            let nodes = tree_of(&store, reader).expect("it reads");
-            let told: Vec<_> = (0..=last).map(|slot| (nodes.id(Slot(slot)), nodes.parent(Slot(slot)))).collect();
-            (nodes.len(), told)
-        };
-        let alone = read(thread::Builder::new().stack_size(REFUSED));
-        assert_eq!((alone.0, alone.1[5].1), (last as usize + 1, Some(Slot(2))));
-        assert!(alone == read(thread::Builder::new()));
-        batch.records.insert(Slot(last + 1), Some(record(5, Some(2))));
-        store.commit(&batch, &Facts::default(), true).expect("a commit");
-        for reader in [thread::Builder::new(), thread::Builder::new().stack_size(REFUSED)] {
-            let error = tree_of(&store, reader).expect_err("one is there twice").to_string();
-            assert!(error.contains("is there twice"), "{error}");
-        }
     }
 }
