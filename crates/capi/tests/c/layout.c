@@ -3,6 +3,9 @@
 
 enum { FILES = 12, BLOCKS = 5 };
 
+// A turn of the model's disk, at 7200 revolutions per minute, rounded up.
+#define TURN_SECONDS 0.0084
+
 struct sums {
     int directories, failures, stops;
     uint64_t files, placed, blocks, pairs, seeks;
@@ -61,7 +64,9 @@ int main(int argc, char **argv)
             CHECK(total.placed_files == FILES && total.unknown_files == 0 && total.before.seconds > 0);
             CHECK(total.blocks == FILES * BLOCKS && total.before.layout.pairs == FILES * (BLOCKS - 1));
             CHECK(total.before.fragments >= FILES && total.packed.fragments == FILES);
-            CHECK(total.packed.seconds <= total.before.seconds);
+            // Where files lie well already, another first place can cost the wait for it: a turn of the disk for each directory.
+            CHECK(total.packed.seeks <= total.before.seeks);
+            CHECK(total.packed.seconds <= total.before.seconds + sums.directories * TURN_SECONDS);
         }
         int fd = open(tree, O_RDONLY | O_DIRECTORY);
         OK(onesweep_layout_fd(&fd, 1, NULL, reader, add, &sums, &by_fd));
