@@ -175,7 +175,8 @@ pub(super) fn of_storm(storm: &Storm) -> String {
     let text = format!(
         "\n### A storm of events\n\n{} directories on ext4; {} events in {} s, {} a second, of four writers that make, link \
          and remove files, before the kernel merges any. {}; the answer after it took {} s, and was GNU du's. Of the kernel \
-         is counted what came since the start of the server in the caches {}.\n\n{table}",
+         is counted what came since the start of the server in the caches {}. What is held grows with the directories that \
+         have changed, not with events: each has one mark until it is read, and is told of no more.\n\n{table}",
         count(storm.directories),
         count(storm.events),
         number(storm.seconds),
