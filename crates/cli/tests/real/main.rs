@@ -75,6 +75,7 @@ mod tree;
 mod trouble;
 mod unreadable;
 mod view;
+mod view_attributes;
 mod view_ends;
 mod view_given;
 mod view_mapped;

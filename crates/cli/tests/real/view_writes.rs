@@ -8,11 +8,9 @@ use std::{
     process::Command,
 };
 
-use rustix::fs::XattrFlags;
-
 use crate::{
     image::{Fs, Image},
-    run::{output, root_test, run, text},
+    run::{root_test, run, text},
     view::{View, place, until},
 };
 
@@ -261,30 +259,6 @@ fn an_access_list_of_a_stranger_to_the_group_takes_the_bit_of_the_group() {
                     assert_eq!(fs::metadata(at.join(&name)).expect("facts").mode() & 0o7777, mode);
                 }
             }
-        }
-    }
-}
-
-/// The names of attributes that are there for root alone.
-#[test]
-fn attributes_of_root_are_listed_to_root() {
-    root_test!();
-    let image = Image::new(Fs::Ext4, 64 << 20);
-    let (root, dir) = place(&image);
-    fs::create_dir_all(&root).expect("a folder");
-    fs::write(root.join("file"), "bytes").expect("a file");
-    for name in ["trusted.secret", "user.open", "trusted.other"] {
-        rustix::fs::lsetxattr(root.join("file"), name, b"value", XattrFlags::empty()).expect("an attribute");
-    }
-    let script = "import os, sys; os.setuid(int(sys.argv[2])); print(*sorted(os.listxattr(sys.argv[1])))";
-    for option in [None, Some("--read-write")] {
-        let _view = View::show(&root, &dir, &option.into_iter().collect::<Vec<_>>());
-        for uid in [0, NOBODY] {
-            let listed = |at: &Path| {
-                let mut lists = Command::new("python3");
-                text(&output(lists.args(["-c", script]).arg(at.join("file")).arg(uid.to_string())))
-            };
-            assert_eq!(listed(&dir), listed(&root), "user {uid}");
         }
     }
 }

@@ -35,7 +35,7 @@ use onesweep_sys::{
 use super::{
     lock,
     mapped::{self, Mapped},
-    nodes::{Inode, NodeId},
+    nodes::{Attributes, Inode, NodeId},
     source::{OfInode, Source},
 };
 
@@ -175,9 +175,24 @@ impl Changes {
 
     /// Whether nothing that is watched has changed since that moment: not even what nobody has taken note of yet.
     pub(super) fn is_unchanged(&self, since: u64) -> bool {
+        self.are_noted() && self.now() == since
+    }
+
+    /// Whether note was taken of all that is watched and has changed until now.
+    pub(super) fn are_noted(&self) -> bool {
         let is_queue_empty = self.queue().is_some_and(|queue| ready::can_read(queue).is_ok_and(|is_there| !is_there));
         // In this order, in which a change goes.
-        is_queue_empty && !self.is_counting.load(Ordering::SeqCst) && self.now() == since
+        is_queue_empty && !self.is_counting.load(Ordering::SeqCst)
+    }
+
+    /// Whether no change of attributes stays unseen, by whatever name.
+    pub(super) fn sees_everything(&self) -> bool {
+        matches!(self.watch, Watch::Everything(_))
+    }
+
+    /// The view itself has changed something, of which nobody else tells.
+    pub(super) fn changed_by_itself(&self, id: NodeId) {
+        self.note(id);
     }
 
     fn queue(&self) -> Option<BorrowedFd<'_>> {
@@ -404,15 +419,20 @@ impl Teller {
         }
     }
 
+    fn note(&self, node: NodeId) {
+        self.changes.note(node);
+        self.source.nodes().note_attributes(node, Attributes::Unknown);
+    }
+
     // What the kernel doesn't know it can't forget: that is no failure.
 
     fn content_changed(&self, node: NodeId) {
-        self.changes.note(node);
+        self.note(node);
         let _ = self.notifier.inval_inode(INodeNo(node), 0, 0);
     }
 
     fn attributes_changed(&self, node: NodeId) {
-        self.changes.note(node);
+        self.note(node);
         let _ = self.notifier.inval_inode(INodeNo(node), -1, 0);
     }
 

@@ -24,6 +24,7 @@
 //! | `changes` | what changes in the source, and what the kernel has to forget |
 //! | `mapped` | files that are written through mappings, of which nothing is told |
 
+mod attributes;
 mod changes;
 pub mod contents;
 mod following;

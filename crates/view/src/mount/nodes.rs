@@ -34,9 +34,19 @@ pub(super) struct Name {
     pub(super) name: CString,
 }
 
+/// Whether something has extended attributes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Attributes {
+    #[default]
+    Unknown,
+    None,
+    Some,
+}
+
 #[derive(Debug)]
 struct Node {
     inode: Inode,
+    attributes: Attributes,
     /// How often the kernel was told of it.
     lookups: u64,
     /// The last one is the one that was seen last.
@@ -55,7 +65,7 @@ pub(super) struct Nodes {
 impl Nodes {
     /// With the root alone, which is never forgotten.
     pub(super) fn new(root: Inode) -> Self {
-        let node = Node { inode: root, lookups: 1, names: Vec::new() };
+        let node = Node { inode: root, attributes: Attributes::Unknown, lookups: 1, names: Vec::new() };
         Self { root, nodes: HashMap::from([(ROOT, node)]), strange: HashMap::new(), next_strange: STRANGE }
     }
 
@@ -85,7 +95,12 @@ impl Nodes {
         if id == ROOT {
             return ROOT;
         }
-        let node = self.nodes.entry(id).or_insert_with(|| Node { inode, lookups: 0, names: Vec::new() });
+        let node = self.nodes.entry(id).or_insert_with(|| Node {
+            inode,
+            attributes: Attributes::Unknown,
+            lookups: 0,
+            names: Vec::new(),
+        });
         node.lookups += 1;
         node.call(directory, name);
         id
@@ -111,6 +126,18 @@ impl Nodes {
     /// The inode of a node.
     pub(super) fn inode(&self, id: NodeId) -> Option<Inode> {
         self.nodes.get(&id).map(|node| node.inode)
+    }
+
+    /// Whether a node has extended attributes, as far as it was noted.
+    pub(super) fn attributes(&self, id: NodeId) -> Attributes {
+        self.nodes.get(&id).map_or(Attributes::Unknown, |node| node.attributes)
+    }
+
+    /// Notes whether it has.
+    pub(super) fn note_attributes(&mut self, id: NodeId, attributes: Attributes) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.attributes = attributes;
+        }
     }
 
     /// The names of a node, the one that was seen last first.
@@ -215,6 +242,20 @@ mod tests {
         assert_eq!(nodes.inode(12), None);
         assert!(!nodes.forget(12, 1) && !nodes.forget(ROOT, 99));
         assert_eq!(nodes.inode(ROOT), Some(inode(2)));
+    }
+
+    #[test]
+    fn attributes_are_forgotten_with_their_node() {
+        let mut nodes = Nodes::new(inode(2));
+        nodes.note_attributes(12, Attributes::None);
+        assert_eq!(nodes.attributes(12), Attributes::Unknown, "nobody was told of it");
+        nodes.told(inode(12), ROOT, c"a");
+        nodes.note_attributes(12, Attributes::None);
+        nodes.told(inode(12), ROOT, c"b");
+        assert_eq!(nodes.attributes(12), Attributes::None);
+        nodes.forget(12, 2);
+        nodes.told(inode(12), ROOT, c"a");
+        assert_eq!(nodes.attributes(12), Attributes::Unknown);
     }
 
     #[test]

@@ -20,10 +20,7 @@ use fuser::{
 };
 use onesweep_sys::{
     acting, cache,
-    files::{
-        EntryType, Stat, change_size, dev_numbers, list_xattrs_handle, open_again_with, seek_data, seek_hole, statx_at,
-        statx_fd, xattr_handle,
-    },
+    files::{EntryType, Stat, change_size, dev_numbers, open_again_with, seek_data, seek_hole, statx_at, statx_fd},
     memory::page_bytes,
     usage::blocks_read,
 };
@@ -544,24 +541,6 @@ impl Shown {
 
     fn shown_number(&self, id: NodeId) -> u64 {
         if id == ROOT { self.source.inode().ino } else { id }
-    }
-
-    pub(super) fn xattr(&self, id: NodeId, name: &OsStr) -> io::Result<Vec<u8>> {
-        if id == ROOT
-            && let Some(value) = self.contents.attribute(name)
-        {
-            return Ok(value);
-        }
-        let handle = self.source.handle(id)?;
-        xattr_handle(handle.as_fd(), name)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODATA))
-    }
-
-    /// The names of extended attributes. Those of root (`trusted.*`) are listed to nobody else, as in the source.
-    pub(super) fn xattr_names(&self, id: NodeId, is_root: bool) -> io::Result<Vec<u8>> {
-        let handle = self.source.handle(id)?;
-        let names = list_xattrs_handle(handle.as_fd())?;
-        let names = names.iter().filter(|name| is_root || !name.to_bytes().starts_with(b"trusted."));
-        Ok(names.flat_map(|name| name.as_bytes_with_nul()).copied().collect())
     }
 
     pub(super) fn seek(&self, id: NodeId, fh: FileHandle, offset: i64, whence: i32) -> io::Result<i64> {

@@ -24,10 +24,9 @@ use onesweep_sys::{
     files::{
         EntryType, Moment, Place, Stat, Time, change_size, copy_range, create_with, fallocate, make_directory_with,
         make_node_with, make_symlink_at, makedev, name_file, open_again_with, open_handle_at, remove_at,
-        remove_directory_at, remove_xattr_handle, rename_with, set_mode_handle, set_moments_handle, set_owner_handle,
-        set_xattr_with, statx_at, statx_fd, write_some,
+        remove_directory_at, rename_with, set_mode_handle, set_moments_handle, set_owner_handle, statx_at, statx_fd,
+        write_some,
     },
-    user::groups_of_process,
 };
 
 use super::{
@@ -42,9 +41,9 @@ use super::{
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Who {
     pub(super) uid: u32,
-    gid: u32,
+    pub(super) gid: u32,
     /// Zero is somebody who can't be seen from here.
-    pid: u32,
+    pub(super) pid: u32,
     umask: u32,
 }
 
@@ -53,7 +52,7 @@ pub(super) fn who(request: &Request, umask: u32) -> Who {
 }
 
 impl Who {
-    fn does<T>(self, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    pub(super) fn does<T>(self, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         acting::on_behalf_of(self.uid, self.gid, self.umask, act)
     }
 }
@@ -345,20 +344,6 @@ impl Shown {
     pub(super) fn sync_directory(&self, id: NodeId) -> io::Result<()> {
         let handle = self.source.directory(id)?;
         File::from(open_again_with(handle.as_fd(), libc::O_RDONLY | libc::O_DIRECTORY)?).sync_all()
-    }
-
-    pub(super) fn set_xattr(&self, who: Who, id: NodeId, name: &OsStr, value: &[u8], flags: i32) -> io::Result<()> {
-        let handle = self.source.handle(id)?;
-        let set = || set_xattr_with(handle.as_fd(), name, value, flags);
-        match name == "system.posix_acl_access" {
-            // It takes the set-group-ID bit away from the files of groups that he isn't in.
-            true => acting::as_member(who.uid, who.gid, &groups_of_process(who.pid), set),
-            false => who.does(set),
-        }
-    }
-
-    pub(super) fn remove_xattr(&self, id: NodeId, name: &OsStr) -> io::Result<()> {
-        remove_xattr_handle(self.source.handle(id)?.as_fd(), name)
     }
 
     pub(super) fn allocate(&self, who: Who, fh: FileHandle, mode: i32, offset: u64, bytes: u64) -> io::Result<()> {
