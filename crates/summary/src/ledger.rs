@@ -3,6 +3,7 @@
 //! Every change is first owed, by the directory where it happened. When all are known, they are paid from the deepest directory
 //! upwards, so that each directory above is touched once, however many below it have changed.
 
+mod moving;
 mod opening;
 
 use std::{
@@ -101,6 +102,8 @@ pub struct Ledger {
     /// their names.
     found: SlotMap<Vec<u8>>,
     owed: SlotMap<Owed>,
+    /// Directories that came from elsewhere, or went: what inodes with several names below them add where isn't known yet.
+    displaced: BTreeSet<Slot>,
     /// Of declared summaries, where there are any.
     books: Option<Books>,
 }
@@ -109,8 +112,9 @@ impl Ledger {
     /// What a store holds. Records without a parent, but for the root, are left out: they were on the way elsewhere.
     pub fn open(store: Store) -> Result<Ledger, StoreError> {
         let (nodes, kept, store) = (tree_of(&store, thread::Builder::new())?, store.facts()?, Arc::new(store));
-        let (batch, found, owed, books) = (Batch::default(), SlotMap::default(), SlotMap::default(), None);
-        Ok(Ledger { nodes, store, batch, kept, is_loose: false, found, owed, books })
+        let (batch, found, owed, displaced) =
+            (Batch::default(), SlotMap::default(), SlotMap::default(), BTreeSet::new());
+        Ok(Ledger { nodes, store, batch, kept, is_loose: false, found, owed, displaced, books: None })
     }
 
     /// From now on keeps these summaries, too. What the store holds of others goes.
@@ -180,7 +184,7 @@ impl Ledger {
 
     /// True when all that is known is in the totals.
     pub(crate) fn is_paid(&self) -> bool {
-        self.owed.is_empty() && self.books.as_ref().is_none_or(Books::is_paid)
+        self.owed.is_empty() && self.displaced.is_empty() && self.books.as_ref().is_none_or(Books::is_paid)
     }
 
     /// An inode with several names.
@@ -322,6 +326,8 @@ impl Ledger {
         if let Some(largest) = &mut reading.own.extremes.largest {
             largest.directory = slot.0;
         }
+        // By these it is told where there are any.
+        reading.own.sums.shared_names = reading.linked.len() as i64;
         let mut merged = Merged::default();
         let mut missing: BTreeSet<Slot> = self.nodes.children(slot).collect();
         let mut empty = std::mem::take(&mut reading.empty).into_iter().peekable();
@@ -445,8 +451,12 @@ impl Ledger {
     }
 
     /// Puts down what an inode with several names adds where, after something of that has changed.
-    fn charge(&mut self, key: LinkKey, mut linked: Linked) -> Result<(), StoreError> {
+    fn charge(&mut self, key: LinkKey, linked: Linked) -> Result<(), StoreError> {
         let due = linked.due(&self.nodes);
+        self.charge_due(key, linked, due)
+    }
+
+    fn charge_due(&mut self, key: LinkKey, mut linked: Linked, due: Vec<(Slot, Sums)>) -> Result<(), StoreError> {
         let mut change: BTreeMap<Slot, Sums> = BTreeMap::new();
         for &(slot, sums) in &linked.charges {
             *change.entry(slot).or_default() -= sums;
@@ -464,61 +474,6 @@ impl Ledger {
         linked.charges = due;
         self.batch.linked.insert(key, (!is_forgotten).then_some(linked));
         Ok(())
-    }
-
-    /// Of all inodes with several names below a directory, since it has been moved.
-    fn charge_below(&mut self, slot: Slot) -> Result<(), StoreError> {
-        let mut keys = BTreeSet::new();
-        for at in self.nodes.subtree(slot) {
-            if self.nodes.has_links(at) {
-                let subvolume = self.nodes.id(at).subvolume;
-                keys.extend(self.record(at)?.links.into_iter().map(|ino| LinkKey { subvolume, ino }));
-            }
-        }
-        for &key in &keys {
-            if let Some(linked) = self.linked(key)? {
-                self.charge(key, linked)?;
-            }
-        }
-        match &mut self.books {
-            Some(books) => books.charge_again((&self.nodes, &*self.store), keys),
-            None => Ok(()),
-        }
-    }
-
-    /// A directory isn't any more in the one that it was in. It stays whole, for it may be found elsewhere.
-    fn take_out(&mut self, child: Slot) -> Result<(), StoreError> {
-        let Some(parent) = self.nodes.parent(child) else { return Ok(()) };
-        self.pay()?;
-        let record = self.edit(child)?;
-        record.parent = None;
-        let subtree = record.subtree;
-        let owed = self.owed.entry(parent).or_default();
-        owed.sums -= subtree.sums;
-        owed.sunk = owed.sunk.or(subtree.extremes);
-        if let Some(books) = &mut self.books {
-            books.moved(&self.store, child, parent, false)?;
-        }
-        self.nodes.detach(child);
-        self.charge_below(child)
-    }
-
-    /// A directory was found in another one.
-    fn take_in(&mut self, child: Slot, parent: Slot, name: Vec<u8>) -> Result<(), StoreError> {
-        self.take_out(child)?;
-        self.pay()?;
-        self.nodes.set_name(child, &name);
-        self.nodes.attach(child, parent);
-        let record = self.edit(child)?;
-        (record.name, record.parent) = (name, Some(parent));
-        let subtree = record.subtree;
-        let owed = self.owed.entry(parent).or_default();
-        owed.sums += subtree.sums;
-        owed.raised = owed.raised.or(subtree.extremes);
-        if let Some(books) = &mut self.books {
-            books.moved(&self.store, child, parent, true)?;
-        }
-        self.charge_below(child)
     }
 
     /// Forgets a directory that is in none, and all below it.
@@ -540,6 +495,7 @@ impl Ledger {
             }
             self.nodes.remove(at);
             self.owed.remove(&at);
+            self.displaced.remove(&at);
             self.found.remove(&at);
             self.batch.forget(at);
             self.batch.histories.insert(at, None);
@@ -552,6 +508,17 @@ impl Ledger {
 
     /// Brings all totals up to what is known.
     pub fn pay(&mut self) -> Result<(), StoreError> {
+        self.pay_owed()?;
+        let displaced = std::mem::take(&mut self.displaced);
+        if !displaced.is_empty() {
+            self.charge_below(displaced)?;
+            self.pay_owed()?;
+        }
+        Ok(())
+    }
+
+    /// The same, but for what inodes with several names add elsewhere since directories have been moved.
+    fn pay_owed(&mut self) -> Result<(), StoreError> {
         if let Some(books) = &mut self.books {
             books.pay((&self.nodes, &*self.store))?;
         }

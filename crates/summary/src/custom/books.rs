@@ -169,8 +169,18 @@ impl Books {
     }
 
     /// Puts down what an inode with several names adds where, after something of that has changed.
-    fn charge(&mut self, (nodes, store): Ground<'_>, key: LinkKey, mut linked: LinkedParts) -> Result<(), StoreError> {
+    fn charge(&mut self, (nodes, store): Ground<'_>, key: LinkKey, linked: LinkedParts) -> Result<(), StoreError> {
         let due = due(nodes, &linked.names, &self.declared);
+        self.charge_due((nodes, store), key, linked, due)
+    }
+
+    fn charge_due(
+        &mut self,
+        (nodes, store): Ground<'_>,
+        key: LinkKey,
+        mut linked: LinkedParts,
+        due: Vec<(Slot, Tallies)>,
+    ) -> Result<(), StoreError> {
         let mut changes: BTreeMap<Slot, Tallies> = BTreeMap::new();
         for (list, times) in [(&linked.charges, -1), (&due, 1)] {
             for (slot, tallies) in list {
@@ -200,8 +210,10 @@ impl Books {
     /// The same of inodes of which names have been moved.
     pub(crate) fn charge_again(&mut self, ground: Ground<'_>, keys: BTreeSet<LinkKey>) -> Result<(), StoreError> {
         for key in keys {
-            if let Some(linked) = self.linked(key, ground.1)? {
-                self.charge(ground, key, linked)?;
+            let Some(linked) = self.linked(key, ground.1)? else { continue };
+            let due = due(ground.0, &linked.names, &self.declared);
+            if due != linked.charges {
+                self.charge_due(ground, key, linked, due)?;
             }
         }
         Ok(())
