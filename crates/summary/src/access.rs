@@ -32,17 +32,17 @@ impl Asker {
 
     /// Whether a directory can be listed and its entries looked at. `list` gives the directory's access list where it has one;
     /// what can't be read allows nothing.
-    pub fn may_list(&self, access: &Access, list: impl FnOnce() -> Option<Vec<u8>>) -> bool {
+    pub fn may_list<L: AsRef<[u8]>>(&self, access: &Access, list: impl FnOnce() -> Option<L>) -> bool {
         self.may(LIST, access, list)
     }
 
     /// Whether a directory lets the asker through to what it holds and who knows its name. `list` as for
     /// [`may_list`](Self::may_list).
-    pub fn may_search(&self, access: &Access, list: impl FnOnce() -> Option<Vec<u8>>) -> bool {
+    pub fn may_search<L: AsRef<[u8]>>(&self, access: &Access, list: impl FnOnce() -> Option<L>) -> bool {
         self.may(SEARCH, access, list)
     }
 
-    fn may(&self, wanted: u32, access: &Access, list: impl FnOnce() -> Option<Vec<u8>>) -> bool {
+    fn may<L: AsRef<[u8]>>(&self, wanted: u32, access: &Access, list: impl FnOnce() -> Option<L>) -> bool {
         let Asker::User { uid, groups } = self else { return true };
         if *uid == 0 {
             return true;
@@ -55,7 +55,7 @@ impl Asker {
             return access.mode >> shift & wanted == wanted;
         }
         list()
-            .and_then(|list| AccessList::parse(&list))
+            .and_then(|list| AccessList::parse(list.as_ref()))
             .is_some_and(|list| list.allows(*uid, groups, access.gid, wanted))
     }
 }

@@ -10,6 +10,7 @@ use std::{
 use onesweep_sys::{fanotify::Group, files::Stat, handle::FileHandle};
 
 use crate::{
+    access_lists::AccessLists,
     identity::{Family, NodeId},
     reading::Directories,
 };
@@ -52,6 +53,9 @@ pub trait FileSystem: Directories + Send + Debug {
 
     /// The access list of a directory, as it is now.
     fn access_list(&self, directory: NodeId) -> Option<Vec<u8>>;
+
+    /// Those that are known, by their hashes.
+    fn access_lists(&self) -> &AccessLists;
 
     /// Has a group that watches this file system ignore what happens in directories; for each whether it does.
     fn ignore(&self, group: &Group, directories: &[NodeId]) -> Vec<bool>;

@@ -5,6 +5,7 @@
 //! is dirty.
 
 pub mod access;
+pub mod access_lists;
 mod bulk;
 pub mod catch_up;
 pub mod clock;

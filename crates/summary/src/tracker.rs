@@ -463,6 +463,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        access_lists::AccessLists,
         identity::Family,
         reading::{Directories, LinkedName, Reading},
     };
@@ -475,12 +476,18 @@ mod tests {
         top: File,
         fails: AtomicBool,
         heeded: Mutex<Vec<NodeId>>,
+        lists: AccessLists,
     }
 
     impl Model {
         fn tracker() -> (Arc<Model>, Fanotify) {
             let top = File::open("/").expect("a directory");
-            let model = Arc::new(Model { top, fails: AtomicBool::new(false), heeded: Mutex::default() });
+            let model = Arc::new(Model {
+                top,
+                fails: AtomicBool::new(false),
+                heeded: Mutex::default(),
+                lists: AccessLists::default(),
+            });
             let group = Group::new(false).expect("a group that watches nothing");
             (Arc::clone(&model), Fanotify::take_up(model, group).expect("a tracker"))
         }
@@ -532,6 +539,9 @@ mod tests {
         }
         fn access_list(&self, _: NodeId) -> Option<Vec<u8>> {
             None
+        }
+        fn access_lists(&self) -> &AccessLists {
+            &self.lists
         }
         fn ignore(&self, _: &Group, directories: &[NodeId]) -> Vec<bool> {
             vec![true; directories.len()]

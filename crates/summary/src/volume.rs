@@ -29,6 +29,7 @@ use onesweep_sys::{
 
 use self::{listing::Listing, waits::Waits};
 use crate::{
+    access_lists::AccessLists,
     bulk::Bulk,
     custom::declare::Declared,
     facts,
@@ -74,6 +75,7 @@ pub struct Volume {
     has_silent_overlays: AtomicBool,
     /// How directories are read until a first harvest is over.
     bulk: RwLock<Option<Arc<Bulk>>>,
+    access_lists: AccessLists,
 }
 
 /// How its inodes are known.
@@ -165,6 +167,7 @@ impl Volume {
             has_reads_told: false,
             has_silent_overlays: AtomicBool::new(false),
             bulk: RwLock::default(),
+            access_lists: AccessLists::default(),
         })
     }
 
@@ -379,6 +382,10 @@ impl FileSystem for Volume {
 
     fn access_list(&self, directory: NodeId) -> Option<Vec<u8>> {
         access_list(self.open(directory).ok()?.as_fd())
+    }
+
+    fn access_lists(&self) -> &AccessLists {
+        &self.access_lists
     }
 
     fn ignore(&self, group: &Group, directories: &[NodeId]) -> Vec<bool> {
@@ -599,13 +606,12 @@ pub(crate) fn access(fd: BorrowedFd<'_>, stat: &Stat) -> Access {
 
 /// The same of a directory with this access list.
 pub(crate) fn access_by(list: Option<&[u8]>, stat: &Stat) -> Access {
-    // FNV-1a: it has to tell lists apart, and to be the same in every run.
-    let hash = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
-    };
-    Access { mode: stat.mode, uid: stat.uid, gid: stat.gid, acl: list.map_or(0, hash) }
+    Access { mode: stat.mode, uid: stat.uid, gid: stat.gid, acl: list.map_or(0, hash_of) }
+}
+
+/// FNV-1a: it has to tell lists apart, and to be the same in every run.
+pub(crate) fn hash_of(list: &[u8]) -> u64 {
+    list.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 fn weight(stat: &Stat) -> Sums {

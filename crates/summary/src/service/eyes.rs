@@ -1,6 +1,6 @@
 //! What a user sees of a file system: by rights that are stored, and by looks where these may be others by now.
 
-use std::{cell::Cell, os::fd::AsFd};
+use std::{cell::Cell, os::fd::AsFd, sync::Arc};
 
 use onesweep_sys::files::{self, Stat};
 
@@ -55,13 +55,20 @@ impl Eyes<'_> {
 
     fn look(&self, id: NodeId) -> Option<(Stat, Access)> {
         let stat = self.volume.handle_of(id).and_then(|fd| files::statx_fd(fd.as_fd())).ok()?;
-        Some((stat, access_by(self.volume.access_list(id).as_deref(), &stat)))
+        let list: Option<Arc<[u8]>> = self.volume.access_list(id).map(Into::into);
+        let access = access_by(list.as_deref(), &stat);
+        if let Some(list) = list {
+            // Who looks at what it was told by that needs it next.
+            self.volume.access_lists().learn(&access, &list);
+        }
+        Some((stat, access))
     }
 }
 
 impl Viewer for Eyes<'_> {
     fn may_list(&self, id: NodeId, access: &Access) -> bool {
-        self.asker.may_list(access, || self.volume.access_list(id))
+        let lists = self.volume.access_lists();
+        self.asker.may_list(access, || lists.of(access, || self.volume.access_list(id)))
     }
 
     fn access_now(&self, id: NodeId) -> Option<Access> {
@@ -81,7 +88,143 @@ impl Viewer for Eyes<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        fs::File,
+        io,
+        os::fd::{BorrowedFd, OwnedFd},
+        sync::{
+            Mutex,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use onesweep_sys::fanotify::Group;
+
     use super::*;
+    use crate::{
+        access_lists::AccessLists,
+        identity::Family,
+        reading::{Directories, LinkedName, Reading},
+        volume::hash_of,
+    };
+
+    /// All directories are of root, and have the same access list, which lets one user in. How often it was read.
+    #[derive(Debug)]
+    struct Model {
+        top: File,
+        lets_in: Mutex<u32>,
+        lists: AccessLists,
+        read: AtomicUsize,
+    }
+
+    impl Model {
+        fn new() -> Model {
+            let top = File::open("/").expect("a directory");
+            Model { top, lets_in: Mutex::new(7), lists: AccessLists::default(), read: AtomicUsize::new(0) }
+        }
+
+        fn list(&self) -> Vec<u8> {
+            let user = *self.lets_in.lock().expect("no panic");
+            let mut bytes = 2_u32.to_le_bytes().to_vec();
+            for (kind, rights, id) in [(1_u16, 7_u16, 0), (2, 5, user), (4, 0, 0), (0x10, 5, 0), (0x20, 0, 0)] {
+                bytes.extend(kind.to_le_bytes());
+                bytes.extend(rights.to_le_bytes());
+                bytes.extend(id.to_le_bytes());
+            }
+            bytes
+        }
+
+        /// As a reading finds them.
+        fn access(&self) -> Access {
+            Access { mode: 0o40_750, uid: 0, gid: 0, acl: hash_of(&self.list()) }
+        }
+
+        fn read(&self) -> usize {
+            self.read.load(Ordering::SeqCst)
+        }
+    }
+
+    fn unused<T>() -> io::Result<T> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    impl Directories for Model {
+        fn read(&self, _: NodeId) -> io::Result<Reading> {
+            unused()
+        }
+        fn look(&self, _: NodeId) -> io::Result<LinkedName> {
+            unused()
+        }
+        fn sync(&self) -> io::Result<()> {
+            unused()
+        }
+        fn settling_seconds(&self) -> i64 {
+            0
+        }
+        fn parent(&self, _: NodeId) -> io::Result<NodeId> {
+            unused()
+        }
+    }
+
+    impl FileSystem for Model {
+        fn may_hold(&self, _: u64) -> bool {
+            false
+        }
+        fn is_it(&self, _: &Stat, _: NodeId) -> bool {
+            false
+        }
+        fn root(&self) -> NodeId {
+            NodeId::default()
+        }
+        fn family(&self) -> Option<Family> {
+            None
+        }
+        fn top(&self) -> BorrowedFd<'_> {
+            self.top.as_fd()
+        }
+        fn identity(&self) -> io::Result<Vec<u8>> {
+            unused()
+        }
+        fn handle_of(&self, _: NodeId) -> io::Result<OwnedFd> {
+            File::open("/").map(Into::into)
+        }
+        fn access_list(&self, _: NodeId) -> Option<Vec<u8>> {
+            self.read.fetch_add(1, Ordering::SeqCst);
+            Some(self.list())
+        }
+        fn access_lists(&self) -> &AccessLists {
+            &self.lists
+        }
+        fn ignore(&self, _: &Group, _: &[NodeId]) -> Vec<bool> {
+            Vec::new()
+        }
+        fn heed(&self, _: &Group, _: &[NodeId]) -> Vec<io::Result<()>> {
+            Vec::new()
+        }
+    }
+
+    /// Else a question of what is stored would wait for the disk as often as there are directories with one.
+    #[test]
+    fn an_access_list_that_many_have_is_read_once() {
+        let (model, glances) = (Model::new(), Glances::endless());
+        let [one, other] = [7, 8].map(|uid| Asker::User { uid, groups: vec![uid] });
+        let [one, other] = [&one, &other].map(|asker| Eyes { asker, volume: &model, glances: &glances });
+        let ids = || (0..1000).map(|ino| NodeId { subvolume: 0, ino, generation: 1 });
+        let stored = model.access();
+        assert!(ids().all(|id| one.may_list(id, &stored) && !other.may_list(id, &stored)));
+        assert_eq!(model.read(), 1);
+        // One that has changed counts as soon as it is stored,
+        *model.lets_in.lock().expect("no panic") = 8;
+        let changed = model.access();
+        assert!(ids().all(|id| !one.may_list(id, &changed) && other.may_list(id, &changed)));
+        assert_eq!(model.read(), 2);
+        // and before that where it is known to be unsure: then it is looked at itself.
+        *model.lets_in.lock().expect("no panic") = 9;
+        let now = one.access_now(NodeId::default()).expect("it is there");
+        assert_eq!((now.acl, model.read()), (model.access().acl, 3));
+        assert!(!one.may_list(NodeId::default(), &now) && !other.may_list(NodeId::default(), &now));
+        assert_eq!(model.read(), 3);
+    }
 
     #[test]
     fn glances_come_to_an_end() {

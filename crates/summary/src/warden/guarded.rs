@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     access::Asker,
+    access_lists::AccessLists,
     code::Reader,
     custom::declare::Declared,
     file_system::FileSystem,
@@ -256,6 +257,7 @@ pub struct Guarded {
     watch: MountWatch,
     /// What is mounted was asked for since this has changed last.
     knows_mounts: Mutex<bool>,
+    access_lists: AccessLists,
 }
 
 impl Guarded {
@@ -283,6 +285,7 @@ impl Guarded {
             declared: None,
             watch,
             knows_mounts: Mutex::new(false),
+            access_lists: AccessLists::default(),
         })
     }
 
@@ -379,6 +382,10 @@ impl FileSystem for Guarded {
     fn access_list(&self, directory: NodeId) -> Option<Vec<u8>> {
         let take = |from: &mut Reader<'_>| Some((from.unsigned()?, from.bytes()?.to_vec()));
         self.asked(Ask::AccessList(directory), take).ok().filter(|(has, _)| *has == 1).map(|(_, list)| list)
+    }
+
+    fn access_lists(&self) -> &AccessLists {
+        &self.access_lists
     }
 
     fn ignore(&self, _: &Group, directories: &[NodeId]) -> Vec<bool> {
