@@ -480,6 +480,13 @@ impl Ledger {
     pub fn forget(&mut self, slot: Slot) -> Result<(), StoreError> {
         debug_assert!(self.nodes.parent(slot).is_none());
         let below = self.nodes.subtree(slot);
+        for at in &below {
+            self.displaced.remove(at);
+        }
+        // Of what has been moved out of it, something may still be put down at numbers that are others' from now on.
+        if !self.displaced.is_empty() {
+            self.pay()?;
+        }
         for &at in &below {
             if self.nodes.has_links(at) {
                 let links = self.record(at)?.links;
@@ -495,7 +502,6 @@ impl Ledger {
             }
             self.nodes.remove(at);
             self.owed.remove(&at);
-            self.displaced.remove(&at);
             self.found.remove(&at);
             self.batch.forget(at);
             self.batch.histories.insert(at, None);

@@ -12,7 +12,7 @@ use crate::{links::LinkKey, nodes::Slot, store::StoreError};
 impl Ledger {
     /// A directory isn't any more in the one that it was in. It stays whole, for it may be found elsewhere.
     pub(super) fn take_out(&mut self, child: Slot) -> Result<(), StoreError> {
-        if self.part(child)? {
+        if self.part(child)? && self.record(child)?.subtree.sums.shared_names > 0 {
             self.displaced.insert(child);
         }
         Ok(())
@@ -34,7 +34,7 @@ impl Ledger {
         if let Some(books) = &mut self.books {
             books.moved(&self.store, child, parent, true)?;
         }
-        if !stay_below {
+        if !stay_below && subtree.sums.shared_names > 0 {
             self.displaced.insert(child);
         }
         Ok(())
@@ -269,6 +269,25 @@ mod tests {
             assert!(ledger.batch.records.len() < 10, "none of the hundred");
             check(&mut ledger);
         }
+    }
+
+    /// What a directory that is gone was charged for what has been moved out of it isn't paid back to the next one of its number.
+    #[test]
+    fn what_was_in_a_directory_that_is_gone_is_charged_before_its_number_is_anothers() {
+        let mut tree = Tree::default();
+        tree.parents.extend([(2, ROOT), (3, ROOT), (4, 3), (5, 3)]);
+        tree.names.insert(900, vec![4, 5]);
+        let mut ledger = tree.read_whole();
+        let ([root, to, gone], two) = ([ROOT, 2, 3].map(|ino| slot(&ledger, ino)), [4, 5]);
+        two.into_iter().for_each(|ino| _ = tree.parents.insert(ino, 2));
+        tree.read(&mut ledger, to);
+        tree.parents.remove(&3);
+        tree.read(&mut ledger, root);
+        ledger.forget(gone).expect("it is forgotten");
+        tree.parents.insert(6, ROOT);
+        tree.read(&mut ledger, root);
+        assert_eq!(slot(&ledger, 6), gone);
+        check(&mut ledger);
     }
 
     #[test]
