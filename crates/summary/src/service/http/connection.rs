@@ -11,17 +11,28 @@ use super::{
     response::Response,
 };
 
+/// So long after it was made a connection has to have shown who asks.
+const UNKNOWN: Duration = Duration::from_secs(5);
 /// For so long a connection may wait for its next request.
 const IDLE: Duration = Duration::from_secs(15);
 /// In so long a head has to be there once it has begun, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Answers all requests of a connection.
-pub(super) fn converse(mut stream: &TcpStream, answer: impl Fn(&Request) -> Response) -> io::Result<()> {
+/// Answers all requests of a connection, of which `is_known` says who asks or doesn't.
+pub(super) fn converse(
+    mut stream: &TcpStream,
+    is_known: impl Fn() -> bool,
+    answer: impl Fn(&Request) -> Response,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
+    let made = Instant::now();
+    let within = |time: Duration| {
+        let until = Instant::now() + time;
+        if is_known() { until } else { until.min(made + UNKNOWN) }
+    };
     let mut bytes: Vec<u8> = Vec::new();
     loop {
-        let mut until = Instant::now() + if bytes.is_empty() { IDLE } else { PATIENCE };
+        let mut until = within(if bytes.is_empty() { IDLE } else { PATIENCE });
         let request = loop {
             match parse(&bytes) {
                 Parsed::Whole(request, length) => {
@@ -41,7 +52,7 @@ pub(super) fn converse(mut stream: &TcpStream, answer: impl Fn(&Request) -> Resp
                 Err(error) => return Err(error),
             }
             if !had_begun {
-                until = Instant::now() + PATIENCE;
+                until = within(PATIENCE);
             }
         };
         let said = answer(&request).bytes(request.method == "HEAD", request.is_last);
@@ -108,7 +119,8 @@ mod tests {
         let mut asking = TcpStream::connect(listener.local_addr().expect("an address")).expect("it connects");
         let (answering, _) = listener.accept().expect("a connection");
         let conversation = std::thread::spawn(move || {
-            let _ = converse(&answering, |request| Response::text("text/plain", format!("<{}>", request.path)));
+            let _ =
+                converse(&answering, || true, |request| Response::text("text/plain", format!("<{}>", request.path)));
         });
         asking.write_all(bytes).expect("it is sent");
         asking.shutdown(std::net::Shutdown::Write).expect("it ends");
@@ -128,6 +140,24 @@ mod tests {
         assert!(!said.contains("</b>") && said.ends_with("</c>"), "{said}");
         assert_eq!(said.matches("Connection: close").count(), 1, "{said}");
         assert_eq!(exchange(b""), "");
+    }
+
+    /// However often it asks for what needs no token.
+    #[test]
+    fn who_does_not_show_who_asks_is_not_heard_for_ever() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut asking = TcpStream::connect(listener.local_addr().expect("an address")).expect("it connects");
+        let (answering, _) = listener.accept().expect("a connection");
+        let conversation = std::thread::spawn(move || {
+            let _ = converse(&answering, || false, |_| Response::text("text/plain", "icon".to_owned()));
+        });
+        while asking.write_all(b"GET /icon HTTP/1.1\r\n\r\n").is_ok() {
+            // The end may come as an error, where what was sent isn't read any more.
+            if !matches!(asking.read(&mut [0; 4096]), Ok(1..)) {
+                break;
+            }
+        }
+        conversation.join().expect("no panic");
     }
 
     #[test]

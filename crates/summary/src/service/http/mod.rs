@@ -11,6 +11,7 @@ mod metrics;
 mod page;
 mod request;
 mod response;
+mod seats;
 pub mod tokens;
 
 use std::{
@@ -21,7 +22,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, PoisonError, RwLock,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -30,10 +31,9 @@ use std::{
 use super::{protocol::Name, server::Server};
 use request::Request;
 use response::Response;
+use seats::{Seat, Seats};
 use tokens::{Guard, ReadTokens};
 
-/// Connections at the same time.
-const CONNECTIONS_MAX: usize = 64;
 /// For so long nobody is let in when there is no room for another connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -88,28 +88,26 @@ impl Web {
 
     /// Takes connections for ever.
     pub fn serve(self: &Arc<Self>, listener: &TcpListener) {
-        let open = Arc::new(AtomicUsize::new(0));
+        let seats = Arc::new(Seats::default());
         for stream in listener.incoming() {
-            let Ok(stream) = stream else {
+            let Ok(stream) = stream.map(Arc::new) else {
                 thread::sleep(PAUSE);
                 continue;
             };
-            let seat = Seat::take(&open);
-            if seat.number >= CONNECTIONS_MAX {
+            let Some(seat) = seats.take(&stream) else {
                 turn_away(&stream);
                 continue;
-            }
+            };
             let web = Arc::clone(self);
             // Where no thread can be had, the connection ends here.
             let _ = thread::Builder::new().name("http".into()).spawn(move || {
-                let _seat = seat;
                 // Who went away wants no answer.
-                let _ = connection::converse(&stream, |request| web.answer(request));
+                let _ = connection::converse(&stream, || seat.is_known(), |request| web.answer(request, &seat));
             });
         }
     }
 
-    fn answer(&self, request: &Request) -> Response {
+    fn answer(&self, request: &Request, seat: &Seat) -> Response {
         if !request.is_for_this_machine() {
             return Response::refusal(421, "wrong_host", "this server answers to 127.0.0.1, [::1] and localhost alone");
         }
@@ -123,6 +121,7 @@ impl Web {
             Ok(asker) => asker,
             Err(refusal) => return refusal,
         };
+        seat.welcome();
         let max_ms = self.max_ms();
         match request.path.as_str() {
             "/api/file-systems" => api::file_systems(&self.server),
@@ -136,24 +135,6 @@ impl Web {
             }
             _ => Response::refusal(404, "not_found", "there is nothing at this address"),
         }
-    }
-}
-
-/// The place of a connection among those that are open, given back however it ends.
-struct Seat {
-    open: Arc<AtomicUsize>,
-    number: usize,
-}
-
-impl Seat {
-    fn take(open: &Arc<AtomicUsize>) -> Seat {
-        Seat { open: Arc::clone(open), number: open.fetch_add(1, Ordering::SeqCst) }
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
