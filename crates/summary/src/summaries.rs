@@ -117,6 +117,10 @@ pub struct Summaries<D, T> {
     are_declared_anew: bool,
     /// More may have changed than was told.
     is_behind: bool,
+    /// That is found out by who shares these: see [`leave_searches`](Self::leave_searches).
+    leaves_searches: bool,
+    /// It was found out for the harvest of all that is due by itself.
+    was_asked_to_tend: bool,
     /// When the file system was asked last what has changed.
     asked_at: i64,
     caught_up: Option<CaughtUp>,
@@ -187,6 +191,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             are_declared_anew: opened.are_declared_anew,
             // Of a new one nothing is known that could have changed.
             is_behind: opened.is_known,
+            leaves_searches: false,
+            was_asked_to_tend: false,
             asked_at: 0,
             caught_up: None,
             losses: 0,
@@ -262,7 +268,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.mark(slot)
     }
 
-    /// Takes in what the tracker tells.
+    /// Takes in what the tracker tells. Where that isn't all, and it [isn't left to others](Self::leave_searches), what has changed is found
+    /// out at once.
     pub fn drain(&mut self) -> Result<(), SummaryError> {
         self.reopen_if_broken()?;
         self.mind_the_clock()?;
@@ -283,9 +290,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.mark(slot)?;
             }
         }
-        if self.is_behind {
-            let missed = self.missed()?;
-            self.catch_up(missed)?;
+        if self.is_behind && !self.leaves_searches {
+            self.search()?;
         }
         Ok(())
     }

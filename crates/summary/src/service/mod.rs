@@ -4,6 +4,7 @@ pub mod breakdown;
 pub mod budget;
 pub mod client;
 mod eyes;
+mod gate;
 pub mod growth;
 pub mod http;
 pub mod listing;

@@ -3,7 +3,7 @@
 use std::{
     cell::Cell,
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -12,6 +12,7 @@ use std::{
 
 use super::{
     budget::Budget,
+    gate::Gated,
     patience::{AllGoing, Claim, Going, Outcome, Patience, Progress},
 };
 use crate::{
@@ -32,11 +33,13 @@ const ENTRIES_MAX: usize = 1 << 15;
 
 /// Summaries behind a lock.
 pub struct Shared<D, T> {
-    tracked: RwLock<Summaries<D, T>>,
+    tracked: Gated<Summaries<D, T>>,
     directories: D,
     clock: Arc<dyn Clock>,
     /// One large directory is read at a time.
     aside: Mutex<()>,
+    /// One at a time finds out what has changed.
+    search: Mutex<()>,
     /// How many wait for them.
     waiting: Mutex<usize>,
     nobody_waits: Condvar,
@@ -72,11 +75,13 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     /// Nothing is known yet of what has changed: see [`catch_up`](Self::catch_up).
     pub fn new(mut tracked: Summaries<D, T>) -> Self {
         tracked.leave_large(ENTRIES_MAX);
+        tracked.leave_searches();
         Self {
             directories: tracked.directories().clone(),
             clock: Arc::clone(tracked.clock()),
-            tracked: RwLock::new(tracked),
+            tracked: Gated::new(tracked),
             aside: Mutex::default(),
+            search: Mutex::default(),
             waiting: Mutex::new(0),
             nobody_waits: Condvar::new(),
             going: Arc::default(),
@@ -87,23 +92,24 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
 
     /// What is stored, beside others; before the background, if that is at work.
     pub fn shared(&self) -> RwLockReadGuard<'_, Summaries<D, T>> {
-        match self.tracked.try_read() {
-            Ok(tracked) => tracked,
-            Err(_) => self.before_the_background(|| self.tracked.read().unwrap_or_else(PoisonError::into_inner)),
-        }
+        self.tracked.try_read().unwrap_or_else(|| self.before_the_background(|| self.tracked.read()))
     }
 
     /// The same alone.
     pub fn alone(&self) -> RwLockWriteGuard<'_, Summaries<D, T>> {
-        self.before_the_background(|| self.tracked.write().unwrap_or_else(PoisonError::into_inner))
+        self.before_the_background(|| self.tracked.write())
     }
 
     /// The same, where nobody else has them.
     pub fn try_alone(&self) -> Option<RwLockWriteGuard<'_, Summaries<D, T>>> {
-        match self.tracked.try_write() {
-            Ok(tracked) => Some(tracked),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
+        self.tracked.try_write()
+    }
+
+    /// The same as [`alone`](Self::alone), but `None` while somebody finds out what has changed, where that can't be waited for.
+    fn alone_before(&self, patience: &Patience<'_>) -> Option<RwLockWriteGuard<'_, Summaries<D, T>>> {
+        match patience.until {
+            Some(_) => self.before_the_background(|| self.tracked.write_unless_shut()),
+            None => Some(self.alone()),
         }
     }
 
@@ -132,6 +138,10 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         alone: bool,
         seen: Seen<'_>,
     ) -> Result<(Answer, Held<'_, D, T>), SummaryError> {
+        if freshness == Freshness::Cached && !alone {
+            let tracked = self.shared();
+            return Ok((tracked.cached(id, seen)?, Held::Shared(tracked)));
+        }
         if freshness == Freshness::Exact && !alone {
             let tracked = self.shared();
             if let Some(answer) = tracked.query_clean(id, seen)? {
@@ -153,10 +163,39 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
                 }
                 Err(error) => return Err(error),
             }
-            let large = tracked.take_due_aside();
+            let (large, is_behind) = (tracked.take_due_aside(), tracked.is_behind() && !tracked.is_broken());
             drop(tracked);
-            self.go_on(large)?;
+            if !is_behind {
+                self.go_on(large)?;
+                continue;
+            }
+            match self.search() {
+                Err(SummaryError::Store(_)) if !was_broken && self.shared().is_broken() => {
+                    (asking, was_broken) = (asking.again(), true);
+                }
+                searched => searched?,
+            }
         }
+    }
+
+    /// Finds out what has changed that wasn't told, where something has. What is stored can be asked meanwhile; all else waits, so that
+    /// nothing is harvested before that is known.
+    fn search(&self) -> Result<(), SummaryError> {
+        let _one_at_a_time = lock(&self.search);
+        if !self.shared().is_behind() {
+            return Ok(());
+        }
+        if self.directories.method().is_some() {
+            // While nobody waits: what comes first in the search has little to do then. What can't be written is found there.
+            let _ = self.directories.sync();
+        }
+        let (tracked, shut) = self.tracked.shut();
+        if !tracked.is_behind() {
+            return Ok(());
+        }
+        let missed = tracked.missed()?;
+        drop(tracked);
+        shut.write().catch_up(missed)
     }
 
     /// Before a harvest goes on that has come back.
@@ -224,14 +263,9 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     }
 
     fn try_catch_up(&self) -> Result<(), SummaryError> {
-        let is_behind = self.shared().is_behind();
-        if is_behind {
-            // What is stored can be asked meanwhile.
-            let missed = self.shared().missed()?;
-            self.alone().catch_up(missed)?;
-        }
         let mut asking = Asking::default();
         loop {
+            self.search()?;
             let mut tracked = self.alone();
             let root = tracked.root();
             if tracked.settle_more(root, &mut asking, &self.gives_way())?.is_some() {
@@ -274,11 +308,15 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     /// Harvests one portion of what is due by itself, after those who wait to ask; and how long to wait before the next.
     pub fn tend(&self, timeout: i64, budget: Budget) -> Result<(Tended, Duration), SummaryError> {
         self.give_way();
-        let mut tracked = self.tracked.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tracked = self.tracked.write();
         let (began, before) = (Instant::now(), tracked.charged());
         let tended = tracked.tend_some(timeout, budget.portion(), &|| self.waiting() > 0)?;
         let (large, mut charge) = (tracked.take_due_aside(), tracked.charged() - before);
+        let is_behind = tracked.is_behind();
         drop(tracked);
+        if is_behind {
+            self.search()?;
+        }
         if let Tended::All(_) = tended {
             self.commit_synced()?;
             self.alone().tidy_places()?;
@@ -326,8 +364,11 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
                     return Ok((answer, Held::Shared(tracked)));
                 }
             }
-            let mut tracked = self.alone();
-            if !tracked.is_behind() && tracked.directories().changes_are_told() {
+            // Who is told how far it is hears that while it is found out what has changed, too.
+            if let Some(mut tracked) = self.before_the_background(|| self.tracked.write_unless_shut())
+                && !tracked.is_behind()
+                && tracked.directories().changes_are_told()
+            {
                 // Where nothing has changed, or in a directory or two, nobody has to wait for that.
                 let answer = tracked.query_within(id, freshness, &mut Asking::by(seen), &|| true)?;
                 tracked.take_due_aside();
@@ -344,8 +385,13 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
                 Some(Err(why)) => return Err(SummaryError::Harvest(why)),
             };
             // What has changed since it ended is harvested here, if that takes no long time.
-            let (mut tracked, mut asking) = (self.alone(), Asking::by(seen));
-            let answer = tracked.query_within(id, Freshness::Exact, &mut asking, &|| patience.is_over())?;
+            let Some(mut tracked) = self.alone_before(patience) else {
+                if patience.is_over() {
+                    break;
+                }
+                continue;
+            };
+            let answer = tracked.query_within(id, Freshness::Exact, &mut Asking::by(seen), &|| patience.is_over())?;
             tracked.take_due_aside();
             match answer {
                 Some(answer) if freshness == Freshness::Synced && is_exact => {
@@ -390,11 +436,7 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         going.wait(patience, || {
             let mut last = lock(&last);
             // Who harvests isn't waited for.
-            let tracked = match self.tracked.try_read() {
-                Ok(tracked) => tracked,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return *last,
-            };
+            let Some(tracked) = self.tracked.try_read() else { return *last };
             let readings = tracked.readings();
             began.fetch_min(readings, Ordering::Relaxed);
             let read = readings.saturating_sub(began.load(Ordering::Relaxed));

@@ -76,11 +76,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.due_aside.take()
     }
 
-    /// Before a directory is read aside. `None` where it need not be read any more.
+    /// Before a directory is read aside. `None` where it need not be read any more, or not yet.
     pub fn begin_aside(&mut self, directory: NodeId) -> Result<Option<Aside>, SummaryError> {
         self.drain()?;
         let found = self.ledger.nodes.find(directory).filter(|&slot| self.ledger.nodes.is_dirty(slot));
-        let Some(slot) = found else { return Ok(None) };
+        let Some(slot) = found.filter(|_| !self.waits_for_search()) else { return Ok(None) };
         self.begin_count();
         self.tracker.heed(directory);
         let (id, count, began, searches) = (directory, self.count, self.time(), self.searches);
@@ -95,7 +95,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if self.ledger.nodes.find(id) != Some(slot) || self.ledger.nodes.counts(slot).1 > count {
             return Ok(());
         }
-        if self.searches != searches {
+        if self.searches != searches || self.is_behind {
             // What was told meanwhile isn't known.
             return self.mark(slot);
         }

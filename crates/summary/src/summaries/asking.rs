@@ -19,6 +19,8 @@ pub struct Asking<'a> {
     /// All that was dirty has been harvested so often, and by then this was the number of the last harvest.
     pub(super) rounds: usize,
     pub(super) round: Count,
+    /// So often it was to be found out first what has changed.
+    pub(super) searches: usize,
     /// The last harvest was.
     pub(super) is_whole: bool,
     /// The directory isn't where it was, and is looked for in all of them.
@@ -77,11 +79,18 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// Answers a question for a directory (the paper's `QueryDirStatistics`).
     pub fn query(&mut self, directory: NodeId, freshness: Freshness) -> Result<Answer, SummaryError> {
-        let answer = self.query_within(directory, freshness, &mut Asking::default(), &|| false)?;
-        answer.ok_or(SummaryError::Unknown)
+        let mut asking = Asking::default();
+        loop {
+            match self.query_within(directory, freshness, &mut asking, &|| false)? {
+                Some(answer) => return Ok(answer),
+                None if self.waits_for_search() => self.search()?,
+                None => return Err(SummaryError::Unknown),
+            }
+        }
     }
 
-    /// The same, a portion at a time: `None` when it `gives_way`, to be called again with the same `asking`.
+    /// The same, a portion at a time: `None` when it `gives_way`, or something has to be done first that is left to the caller, to be called
+    /// again with the same `asking`.
     pub fn query_within(
         &mut self,
         directory: NodeId,

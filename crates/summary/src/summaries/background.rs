@@ -44,7 +44,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(tended)
     }
 
-    /// The same without making anything durable; after all of it that is due, and [`tidy_places`](Self::tidy_places) after that.
+    /// The same without making anything durable, and without finding out what has changed where that is left to the caller; after all of it that is due, and [`tidy_places`](Self::tidy_places) after that.
     pub(crate) fn tend_some(
         &mut self,
         timeout: i64,
@@ -52,21 +52,32 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         gives_way: &dyn Fn() -> bool,
     ) -> Result<Tended, SummaryError> {
         self.drain()?;
+        if self.waits_for_search() {
+            return Ok(Tended::Some(0));
+        }
         if !self.watch_relinked(gives_way)? {
             return Ok(Tended::Some(0));
         }
         let now = self.now();
         self.note_histories()?;
+        if self.waits_for_search() {
+            return Ok(Tended::Some(0));
+        }
         self.suspect_unsettled(self.now_millis())?;
         if !self.is_tending {
             // Since the last time that was asked, not since the last harvest: who changes much is harvested more often.
             let is_to_be_asked = self.has_silent_changes() && now - self.asked_at >= timeout;
             if is_to_be_asked {
                 self.fall_behind_in_silence();
+                self.was_asked_to_tend = true;
                 self.drain()?;
+                if self.waits_for_search() {
+                    return Ok(Tended::Some(0));
+                }
             }
+            let was_asked = std::mem::take(&mut self.was_asked_to_tend);
             let dirty = self.ledger.nodes.dirty_below(self.root).len();
-            let is_late = is_to_be_asked || now - self.tended_at >= timeout;
+            let is_late = was_asked || now - self.tended_at >= timeout;
             let is_due = self.has_long_been_much(dirty, now) || is_late;
             // Inodes that change where nothing is told make no directory dirty before they are looked at.
             let are_silent = is_late && !(self.open.is_empty() && self.aliens.is_empty());
@@ -129,6 +140,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let end = self.charged.saturating_add(most as u64);
         for _ in 0..ROUNDS_MAX {
             self.drain()?;
+            if self.waits_for_search() {
+                self.ledger.pay()?;
+                return Ok(false);
+            }
             if !self.has_to_tend() {
                 let dirty = self.ledger.nodes.dirty_below(slot);
                 if dirty.is_empty() && !self.look_at_open(slot, None)? && !self.look_at_aliens(slot)? {

@@ -80,6 +80,23 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(())
     }
 
+    /// Both, while nobody asks.
+    pub(super) fn search(&mut self) -> Result<(), SummaryError> {
+        let missed = self.missed()?;
+        self.catch_up(missed)
+    }
+
+    /// From now on that is left to who shares these, so that what is stored can be asked meanwhile: a question or a harvest comes back,
+    /// and [`is_behind`](Self::is_behind) tells why. Nothing is harvested, and no answer is exact, before [`catch_up`](Self::catch_up).
+    pub fn leave_searches(&mut self) {
+        self.leaves_searches = true;
+    }
+
+    /// Whether nothing can be harvested before somebody has done that.
+    pub(super) fn waits_for_search(&self) -> bool {
+        self.is_behind && self.leaves_searches
+    }
+
     /// More may have changed than was told.
     pub fn is_behind(&self) -> bool {
         self.is_behind

@@ -132,8 +132,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if !self.is_noting || !self.noted_by.is_due(now) {
             return Ok(());
         }
-        self.noted_by.last = Some(now);
+        let last = self.noted_by.last.replace(now);
         self.make_sure()?;
+        if self.waits_for_search() {
+            // What was closed isn't known.
+            self.noted_by.last = last;
+            return Ok(());
+        }
         let noting = self.noted_by.noting(time, now);
         let (mut is_behind, mut looking) = (false, Looking::default());
         for (slot, asked_at) in self.remembered.all() {

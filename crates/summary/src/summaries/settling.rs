@@ -28,7 +28,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(self.settle_more(slot, &mut Asking { has_begun: true, ..Asking::default() }, &|| false)?.unwrap_or(false))
     }
 
-    /// The same, until it `gives_way`: then `None`, and to be called again.
+    /// The same, until it `gives_way`, or something has to be done first that is left to the caller: then `None`, and to be called again.
     pub fn settle_more(
         &mut self,
         slot: Slot,
@@ -38,6 +38,12 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let (mut id, mut has_given_way) = (None, false);
         loop {
             self.drain()?;
+            if self.waits_for_search() {
+                self.ledger.pay()?;
+                asking.searches += 1;
+                // More happens all the time than can be told.
+                return Ok((asking.searches > ROUNDS_MAX).then_some(false));
+            }
             let nodes = &self.ledger.nodes;
             // Another may have its number by now.
             if !nodes.is_used(slot) || *id.get_or_insert(nodes.id(slot)) != nodes.id(slot) {
