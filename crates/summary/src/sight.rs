@@ -44,7 +44,7 @@ mod tests {
     use std::{cell::RefCell, collections::HashMap};
 
     use super::*;
-    use crate::{identity::NodeId, record::Record};
+    use crate::{identity::NodeId, record::Record, summaries::Staying};
 
     /// The mode and the parent of each directory, as they are now; and what was looked at.
     #[derive(Debug, Default)]
@@ -67,6 +67,10 @@ mod tests {
 
         fn is_as_stored(&self, _: NodeId, _: &Record) -> bool {
             true
+        }
+
+        fn staying(&self) -> Staying {
+            unreachable!("nothing is harvested")
         }
     }
 

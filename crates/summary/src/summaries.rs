@@ -47,7 +47,7 @@ pub use self::{
     asking::Asking,
     background::Tended,
     missed::{CaughtUp, Missed},
-    viewer::{Seen, Viewer},
+    viewer::{Seen, Staying, Viewer},
 };
 use crate::{
     clock::{Clock, SystemClock},

@@ -16,7 +16,7 @@ use onesweep_summary::{
     reading::{Directories, LinkedName, Reading},
     record::{Access, Record},
     store::Store,
-    summaries::{Freshness, Summaries, Viewer},
+    summaries::{Freshness, Staying, Summaries, Viewer},
     tracker::{Change, Drained, Tracker},
     view::view,
 };
@@ -141,6 +141,10 @@ impl Viewer for Other<'_> {
 
     fn is_as_stored(&self, id: NodeId, record: &Record) -> bool {
         self.0.access(id.ino) == Some(record.access)
+    }
+
+    fn staying(&self) -> Staying {
+        unreachable!("nobody waits for so long")
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     file_system::FileSystem,
     identity::NodeId,
     record::{Access, Record},
-    summaries::{Seen, Viewer},
+    summaries::{Seen, Staying, Viewer},
     volume::access_by,
 };
 
@@ -43,7 +43,7 @@ impl Glances {
 #[derive(Debug)]
 pub(super) struct Eyes<'a> {
     pub(super) asker: &'a Asker,
-    pub(super) volume: &'a dyn FileSystem,
+    pub(super) volume: &'a Arc<dyn FileSystem>,
     pub(super) glances: &'a Glances,
 }
 
@@ -83,6 +83,48 @@ impl Viewer for Eyes<'_> {
         let Some((stat, access)) = self.look(id) else { return false };
         let stored = record.itself();
         access == record.access && (stat.size as i64, stat.blocks as i64) == (stored.directory_bytes, stored.blocks)
+    }
+
+    fn staying(&self) -> Staying {
+        let (asker, volume) = (self.asker.clone(), Arc::clone(self.volume));
+        let viewer = Box::new(StayingEyes { asker: asker.clone(), volume, glances: Glances::endless() });
+        Staying { asker, viewer }
+    }
+}
+
+/// What a user may see who has gone, perhaps.
+#[derive(Debug)]
+struct StayingEyes {
+    asker: Asker,
+    volume: Arc<dyn FileSystem>,
+    glances: Glances,
+}
+
+impl StayingEyes {
+    fn eyes(&self) -> Eyes<'_> {
+        Eyes { asker: &self.asker, volume: &self.volume, glances: &self.glances }
+    }
+}
+
+impl Viewer for StayingEyes {
+    fn may_list(&self, id: NodeId, access: &Access) -> bool {
+        self.eyes().may_list(id, access)
+    }
+
+    fn access_now(&self, id: NodeId) -> Option<Access> {
+        self.eyes().access_now(id)
+    }
+
+    fn parent_now(&self, id: NodeId) -> Option<NodeId> {
+        self.eyes().parent_now(id)
+    }
+
+    fn is_as_stored(&self, id: NodeId, record: &Record) -> bool {
+        self.eyes().is_as_stored(id, record)
+    }
+
+    fn staying(&self) -> Staying {
+        self.eyes().staying()
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{identity::NodeId, summaries::Freshness};
+use crate::{access::Asker, identity::NodeId, summaries::Freshness};
 
 /// So often who waits is told how far it got.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -92,8 +92,8 @@ impl Going {
     }
 }
 
-/// What a question is about.
-type Asked = (NodeId, Freshness);
+/// What a question is about, and who asks, where that one doesn't see all: when a harvest ends mustn't tell what others hide.
+type Asked = (NodeId, Freshness, Option<Asker>);
 
 /// All that go on by themselves.
 #[derive(Debug, Default)]
@@ -102,7 +102,7 @@ pub(super) struct AllGoing(Mutex<Vec<(Asked, Arc<Going>)>>);
 impl AllGoing {
     /// One that somebody has begun for the same question; else a new one and its end, to be kept where it runs. `None` when
     /// there are too many.
-    pub(super) fn join(self: &Arc<Self>, question: (NodeId, Freshness)) -> Option<(Arc<Going>, Option<Ending>)> {
+    pub(super) fn join(self: &Arc<Self>, question: Asked) -> Option<(Arc<Going>, Option<Ending>)> {
         let mut all = lock(&self.0);
         // What was written by then is only known to who asks for that.
         let same = all.iter().find(|(other, _)| *other == question && question.1 == Freshness::Exact);

@@ -330,7 +330,7 @@ impl Server {
             (None, None, None) => return Err(Refusal::Failed("no directory is named".to_owned())),
         };
         let (served, id) = find(volumes, directory.as_fd()).ok_or(Refusal::NotTracked)?;
-        let volume = &*served.volume;
+        let volume = &served.volume;
         // What is waited for is read, which takes longer than a look.
         let glances = if question.freshness == Freshness::Cached { Glances::default() } else { Glances::endless() };
         let eyes = Eyes { asker, volume, glances: &glances };
@@ -383,7 +383,7 @@ fn find_inode(
         }
         if freshness != Freshness::Cached {
             // It may be new.
-            let eyes = Eyes { asker, volume: &**volume, glances: &Glances::endless() };
+            let eyes = Eyes { asker, volume, glances: &Glances::endless() };
             let how = (false, eyes.seen());
             let asked = served.shared.query_within(volume.root(), freshness, how, patience);
             let answer = asked.map(|(answer, _)| answer).map_err(refusal)?;
@@ -415,7 +415,7 @@ fn find<'a>(volumes: &'a [Arc<Served>], directory: BorrowedFd<'_>) -> Option<(&'
 
 /// A directory that was asked for, and its file system, of which nobody else is told anything meanwhile.
 pub(super) struct Reached<'a> {
-    volume: &'a dyn FileSystem,
+    volume: &'a Arc<dyn FileSystem>,
     shared: &'a SharedByAll,
     pub(super) tracked: Held<'a>,
     pub(super) slot: Slot,

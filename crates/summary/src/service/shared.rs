@@ -19,7 +19,7 @@ use crate::{
     clock::Clock,
     identity::NodeId,
     reading::Directories,
-    summaries::{Answer, Asking, Freshness, Seen, Summaries, SummaryError, Tended, Written},
+    summaries::{Answer, Asking, Freshness, Seen, Staying, Summaries, SummaryError, Tended, Viewer, Written},
     tracker::Tracker,
 };
 
@@ -378,7 +378,7 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             }
         }
         for _ in 0..PATIENT_ROUNDS_MAX {
-            let Some(going) = self.go(id, freshness) else { break };
+            let Some(going) = self.go(id, freshness, seen) else { break };
             let Claim { is_exact, checked_at } = match self.wait_for(&going, (id, seen), patience) {
                 None => break,
                 Some(Ok(claim)) => claim,
@@ -412,15 +412,20 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         Ok((tracked.late(id, seen)?, Held::Shared(tracked)))
     }
 
-    /// Has a question answered whoever waits for it; `None` when too many are.
-    fn go(self: &Arc<Self>, id: NodeId, freshness: Freshness) -> Option<Arc<Going>> {
-        let (going, ending) = self.going.join((id, freshness))?;
+    /// Has a question answered whoever waits for it, but for who sees what the asker sees: else the time that it takes would tell how much
+    /// has changed in what is hidden. `None` when too many are.
+    fn go(self: &Arc<Self>, id: NodeId, freshness: Freshness, seen: Seen<'_>) -> Option<Arc<Going>> {
+        let staying = seen.map(Viewer::staying);
+        let asker = staying.as_ref().map(|staying| staying.asker.clone());
+        let (going, ending) = self.going.join((id, freshness, asker))?;
         let Some(ending) = ending else { return Some(going) };
         let shared = Arc::clone(self);
         // Where no thread can be had, that is how it ends.
         let _ = thread::Builder::new().name("harvest".into()).spawn(move || {
             shared.wait_until_ready();
-            ending.say(match shared.answer(id, freshness) {
+            let seen = staying.as_ref().and_then(Staying::seen);
+            let answer = shared.query(id, freshness, false, seen).map(|(answer, _)| answer);
+            ending.say(match answer {
                 Ok(Answer { is_exact, checked_at, .. }) => Ok(Claim { is_exact, checked_at }),
                 // Who waits finds the same.
                 Err(SummaryError::Unknown) => Ok(Claim { is_exact: true, checked_at: None }),
@@ -449,3 +454,6 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use super::{Summaries, SummaryError};
 use crate::{
+    access::Asker,
     identity::NodeId,
     nodes::Slot,
     reading::Directories,
@@ -25,6 +26,24 @@ pub trait Viewer: Debug {
 
     /// Whether a directory that can't be listed is itself still as it is stored: its size, its blocks, and who may look into it.
     fn is_as_stored(&self, id: NodeId, record: &Record) -> bool;
+
+    /// The same for a harvest that goes on when who asks has gone.
+    fn staying(&self) -> Staying;
+}
+
+/// Who asks, as a harvest needs it that goes on by itself: it reads what that one sees, and no more.
+#[derive(Debug)]
+pub struct Staying {
+    /// Those of whom this is the same see the same, and share a harvest.
+    pub asker: Asker,
+    /// What that one sees.
+    pub viewer: Box<dyn Viewer + Send>,
+}
+
+impl Staying {
+    pub(crate) fn seen(&self) -> Seen<'_> {
+        Some(&*self.viewer)
+    }
 }
 
 /// Who sees all is none.

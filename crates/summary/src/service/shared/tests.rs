@@ -1,0 +1,153 @@
+//! Who doesn't see all waits for what that one sees, and for no more.
+
+use std::{collections::BTreeSet, io, ops::RangeInclusive};
+
+use onesweep_sys::fanotify::Happened;
+
+use super::*;
+use crate::{
+    access::Asker,
+    reading::{LinkedName, Reading},
+    record::{Access, Record},
+    store::Store,
+    tracker::{Change, Drained},
+};
+
+const ROOT: u64 = 1;
+const SHOWN: RangeInclusive<u64> = 2..=300;
+const CLOSED: u64 = 1000;
+const HIDDEN: RangeInclusive<u64> = 1001..=1300;
+
+fn id(ino: u64) -> NodeId {
+    NodeId { subvolume: 0, ino, generation: 1 }
+}
+
+fn access(ino: u64) -> Access {
+    let mode = if ino == CLOSED { 0o40_700 } else { 0o40_755 };
+    Access { mode, uid: 0, gid: 0, acl: 0 }
+}
+
+/// The root holds what is shown and one that is closed, which holds what is hidden.
+#[derive(Debug, Default)]
+struct Homes {
+    read: Mutex<BTreeSet<u64>>,
+    told: Mutex<Vec<Change>>,
+}
+
+impl Homes {
+    fn change_all(&self) {
+        let all = SHOWN.chain(HIDDEN).map(id);
+        let change = |id| Change { directory: Some(id), object: None, happened: Happened::CREATE };
+        lock(&self.told).extend(all.map(change));
+    }
+
+    /// How many of these were read since this was asked last.
+    fn take_read(&self) -> [usize; 2] {
+        let read = std::mem::take(&mut *lock(&self.read));
+        [SHOWN, HIDDEN].map(|range| read.range(range).count())
+    }
+}
+
+impl Directories for Homes {
+    fn read(&self, directory: NodeId) -> io::Result<Reading> {
+        lock(&self.read).insert(directory.ino);
+        let mut reading = Reading { access: access(directory.ino), ..Reading::default() };
+        (reading.own.sums.directories, reading.own.sums.closed) = (1, i64::from(directory.ino == CLOSED));
+        let below: Vec<u64> = match directory.ino {
+            ROOT => SHOWN.chain([CLOSED]).collect(),
+            CLOSED => HIDDEN.collect(),
+            _ => Vec::new(),
+        };
+        reading.directories = below.into_iter().map(|ino| (id(ino), ino.to_string().into_bytes())).collect();
+        Ok(reading)
+    }
+
+    fn look(&self, _: NodeId) -> io::Result<LinkedName> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn settling_seconds(&self) -> i64 {
+        0
+    }
+
+    fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
+        Ok(id(if HIDDEN.contains(&directory.ino) { CLOSED } else { ROOT }))
+    }
+}
+
+struct Told(Arc<Homes>);
+
+impl Tracker for Told {
+    fn drain(&self) -> io::Result<Drained> {
+        Ok(Drained { changes: std::mem::take(&mut *lock(&self.0.told)), ..Drained::default() })
+    }
+
+    fn heed(&self, _: NodeId) {}
+
+    fn keep_heeding(&self, _: NodeId, _: bool) {}
+
+    fn start_anew(&self) {}
+}
+
+/// Somebody whom nothing belongs to.
+#[derive(Clone, Debug)]
+struct Other(Asker);
+
+impl Viewer for Other {
+    fn may_list(&self, _: NodeId, access: &Access) -> bool {
+        self.0.may_list(access, || None)
+    }
+
+    fn access_now(&self, id: NodeId) -> Option<Access> {
+        Some(access(id.ino))
+    }
+
+    fn parent_now(&self, _: NodeId) -> Option<NodeId> {
+        None
+    }
+
+    fn is_as_stored(&self, _: NodeId, _: &Record) -> bool {
+        true
+    }
+
+    fn staying(&self) -> Staying {
+        Staying { asker: self.0.clone(), viewer: Box::new(self.clone()) }
+    }
+}
+
+#[test]
+fn when_a_question_is_answered_tells_nothing_of_what_is_hidden() {
+    let homes = Arc::<Homes>::default();
+    let (store, told) = (Store::in_memory().expect("a store"), Told(Arc::clone(&homes)));
+    let tracked = Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries");
+    let shared = Arc::new(Shared::new(tracked));
+    shared.catch_up(|_, done| done.expect("it is known"));
+    let (shown, hidden) = (SHOWN.count(), HIDDEN.count());
+    assert_eq!(homes.take_read(), [shown, hidden]);
+    let other = Other(Asker::User { uid: 1000, groups: vec![1000] });
+    for freshness in [Freshness::Exact, Freshness::Synced] {
+        homes.change_all();
+        let mut patience = Patience::of(Some(Duration::from_secs(100_000)));
+        let how = (false, Some(&other as &dyn Viewer));
+        let (answer, held) = shared.query_within(id(ROOT), freshness, how, &mut patience).expect("an answer");
+        assert!(answer.is_exact && answer.late.is_none(), "{answer:?}");
+        drop(held);
+        assert_eq!(homes.take_read(), [shown, 0], "{freshness:?}");
+        // What was begun for that one reads no more when that one has gone.
+        homes.change_all();
+        let late = shared.query_within(id(ROOT), freshness, how, &mut Patience::of(Some(Duration::ZERO)));
+        assert_eq!(late.expect("what is stored").0.late, Some(0), "how much is left isn't told");
+        while Arc::strong_count(&shared) > 1 {
+            thread::yield_now();
+        }
+        assert_eq!(homes.take_read(), [shown, 0], "{freshness:?}");
+        // Who sees all has a harvest of all.
+        let mut patience = Patience::of(Some(Duration::from_secs(100_000)));
+        shared.answer_within(id(ROOT), freshness, &mut patience).expect("an answer");
+        assert_eq!(homes.take_read(), [0, hidden], "{freshness:?}");
+    }
+}
