@@ -115,6 +115,10 @@ pub struct Summaries<D, T> {
     facts: Facts,
     /// Summaries are declared that were not kept until now.
     are_declared_anew: bool,
+    /// Of what happened up to this harvest all was told.
+    heard: Count,
+    /// Directories that are unsure for as long as it isn't known what was lost.
+    unheard: Vec<Slot>,
     /// More may have changed than was told.
     is_behind: bool,
     /// That is found out by who shares these: see [`leave_searches`](Self::leave_searches).
@@ -191,6 +195,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             are_declared_anew: opened.are_declared_anew,
             // Of a new one nothing is known that could have changed.
             is_behind: opened.is_known,
+            heard: 0,
+            unheard: Vec::new(),
             leaves_searches: false,
             was_asked_to_tend: false,
             asked_at: 0,
@@ -277,6 +283,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let drained = self.tracker.drain().map_err(SummaryError::Tracker)?;
         if drained.lost {
             self.fall_behind();
+            self.doubt_ways_to_what_was_read();
+        } else if !self.is_behind {
+            self.heard = self.count;
         }
         self.number_changes(!drained.changes.is_empty(), now);
         self.losses += u64::from(drained.lost);

@@ -5,7 +5,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -16,7 +16,7 @@ use onesweep_summary::{
     reading::{Directories, LinkedName, Reading},
     record::{Access, Record},
     store::Store,
-    summaries::{Freshness, Staying, Summaries, Viewer},
+    summaries::{Asking, Freshness, Staying, Summaries, Viewer},
     tracker::{Change, Drained, Tracker},
     view::view,
 };
@@ -39,6 +39,9 @@ struct Directory {
 struct Tree {
     all: Mutex<BTreeMap<u64, Directory>>,
     told: Mutex<Vec<Change>>,
+    /// Of what happens after the first one is read nobody is told: that the second one is closed.
+    closes_after: Mutex<Option<(u64, u64)>>,
+    has_lost: AtomicBool,
 }
 
 impl Tree {
@@ -80,6 +83,13 @@ impl Directories for Tree {
         reading.own.sums.directories = 1;
         reading.own.sums.files = all[&directory.ino].files;
         reading.own.sums.closed = i64::from(!access.is_open_to_all());
+        drop(all);
+        let closes = self.closes_after.lock().expect("not poisoned").take_if(|(read, _)| *read == directory.ino);
+        if let Some((_, closed)) = closes {
+            self.all().get_mut(&closed).expect("it is there").mode = 0o700;
+            self.has_lost.store(true, Ordering::SeqCst);
+        }
+        let all = self.all();
         let below = all.iter().filter(|(ino, other)| other.parent == directory.ino && **ino != ROOT);
         reading.directories = below.map(|(&ino, _)| (id(ino), ino.to_string().into_bytes())).collect();
         Ok(reading)
@@ -107,7 +117,7 @@ struct Told(Arc<Tree>);
 impl Tracker for Told {
     fn drain(&self) -> io::Result<Drained> {
         let changes = std::mem::take(&mut *self.0.told.lock().expect("not poisoned"));
-        Ok(Drained { changes, ..Drained::default() })
+        Ok(Drained { changes, lost: self.0.has_lost.swap(false, Ordering::SeqCst) })
     }
 
     fn heed(&self, _: NodeId) {}
@@ -237,6 +247,19 @@ fn what_goes_into_a_closed_one_shows_nothing_of_what_comes_after() {
     asked.files(ROOT);
     asked.tree.move_into(3, 4);
     assert_eq!((asked.files(3), asked.hides(2)), (11, false));
+}
+
+/// What is stored is told until it is known what was lost.
+#[test]
+fn what_may_have_been_closed_when_events_were_lost_is_looked_at_before_that_is_known() {
+    let mut asked = Asked::new();
+    asked.summaries.leave_searches();
+    asked.tree.add_file(3);
+    *asked.tree.closes_after.lock().expect("not poisoned") = Some((3, 2));
+    let answer = asked.summaries.query_within(id(3), Freshness::Exact, &mut Asking::default(), &|| false);
+    assert!(answer.expect("no error").is_none() && asked.summaries.is_behind());
+    assert!(asked.hides(2) && !asked.hides(4), "what was read lies below");
+    assert_eq!((asked.files(3), asked.hides(2)), (11, true));
 }
 
 /// What stands above is taken from what is stored.

@@ -18,7 +18,7 @@ use onesweep_summary::{
     reading::{Directories, LinkedName, OpenFile, Reading},
     service::{budget::Budget, patience::Patience, shared::Shared},
     store::Store,
-    summaries::{Answer, Freshness, Summaries, Tended},
+    summaries::{Answer, Asking, Freshness, Summaries, Tended},
     survey::{Method, Seen, Tell},
     tracker::{Change, Drained, SizesFollow, Tracker},
 };
@@ -40,6 +40,7 @@ struct Tree {
     told: Mutex<Vec<Change>>,
     /// More happens than is told: once, or each time.
     loses: AtomicBool,
+    loses_when_read: AtomicBool,
     always_loses: AtomicBool,
     is_silent: AtomicBool,
     surveys: AtomicU64,
@@ -116,6 +117,9 @@ impl Tree {
 
 impl Directories for Tree {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
+        if self.loses_when_read.swap(false, Ordering::SeqCst) {
+            self.loses.store(true, Ordering::SeqCst);
+        }
         let files = self.files.lock().expect("no panic");
         let own = *files.get(&directory.ino).ok_or(io::ErrorKind::NotFound)?;
         let mut reading = Reading { stamp: Self::term(directory.ino, own), ..Reading::default() };
@@ -296,6 +300,27 @@ fn what_is_lost_each_time_is_never_called_exact() {
     assert!(!answer.is_exact, "{answer:?}");
     tree.always_loses.store(false, Ordering::SeqCst);
     exact(&shared, &tree);
+}
+
+/// Or each answer for who doesn't see all would have to look at it, until it is read for another reason.
+#[test]
+fn what_was_not_closed_when_events_were_lost_is_looked_at_no_longer_than_the_search() {
+    let (tree, _, shared) = tree();
+    let mut tracked = shared.alone();
+    let root = tracked.root();
+    tree.change(2);
+    tree.tell(2);
+    tree.loses_when_read.store(true, Ordering::SeqCst);
+    let mut asking = Asking::default();
+    let mut ask = |tracked: &mut Summaries<Arc<Tree>, Told>| {
+        tracked.query_within(id(ROOT), Freshness::Exact, &mut asking, &|| false).expect("no error")
+    };
+    assert_eq!((ask(&mut tracked), tracked.ledger().nodes.is_unsure(root)), (None, true));
+    let missed = tracked.missed().expect("it is searched");
+    tracked.catch_up(missed).expect("it is taken in");
+    assert!(!tracked.ledger().nodes.is_unsure(root));
+    let answer = ask(&mut tracked).expect("an answer");
+    assert_eq!((answer.is_exact, answer.totals.sums.files), (true, tree.all()));
 }
 
 /// What is found by a search in the background is harvested after it, also when all was harvested not long ago.

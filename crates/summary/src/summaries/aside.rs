@@ -102,6 +102,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let is_older = reading.as_ref().is_ok_and(|reading| self.meanwhile.has_told_of(id.subvolume, reading));
         let nodes = &self.ledger.nodes;
         let newer: Vec<Slot> = nodes.all().filter(|&at| nodes.counts(at).1 > count).collect();
+        // It was begun before that.
+        self.heard = self.heard.min(count.saturating_sub(1));
         let (mut merging, ..) = self.merging(count, began);
         let Further { doubted, .. } = merging.merge(slot, reading)?;
         let outdated = merging.outdated;

@@ -7,6 +7,7 @@ use super::{
 use crate::{
     catch_up::{self, Changes, Doubt},
     moment::Moment,
+    order::Set,
     reading::Directories,
     tracker::Tracker,
 };
@@ -48,9 +49,38 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         Ok(Missed { began, caught_up_to, found })
     }
 
+    /// Something above what was read since all was told may have been closed by then, of which nobody was told: until that is known it is
+    /// looked at for who doesn't see all.
+    pub(super) fn doubt_ways_to_what_was_read(&mut self) {
+        if !self.leaves_searches {
+            // It is known before anybody asks.
+            return;
+        }
+        let nodes = &mut self.ledger.nodes;
+        let mut ways = Set::default();
+        for slot in nodes.all().filter(|&slot| nodes.counts(slot).1 > self.heard) {
+            // All above one that is on a way are on it, too.
+            let _ = nodes.upwards(slot).skip(1).try_for_each(|at| ways.insert(at).then_some(()));
+        }
+        let sure = ways.into_iter().filter(|&at| !nodes.is_unsure(at));
+        self.unheard.extend(sure);
+        self.unheard.iter().for_each(|&at| nodes.mark_unsure(at));
+    }
+
+    fn be_sure_of_ways(&mut self) {
+        let nodes = &mut self.ledger.nodes;
+        for at in std::mem::take(&mut self.unheard) {
+            // What was told of is dirty as well.
+            if nodes.is_used(at) && !nodes.is_dirty(at) {
+                nodes.be_sure(at);
+            }
+        }
+    }
+
     /// Takes that in.
     pub fn catch_up(&mut self, missed: Missed) -> Result<(), SummaryError> {
         self.searches += 1;
+        self.be_sure_of_ways();
         self.begin_catching_up();
         let (time, now) = missed.began;
         let settling = self.directories.settling_seconds();
@@ -75,6 +105,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.caught_up_to = Some(missed.caught_up_to);
         (self.is_behind, self.are_declared_anew, self.may_be_set_back) = (false, false, false);
         self.end_catching_up();
+        // Nothing was read meanwhile.
+        self.heard = self.count;
         self.asked_at = now;
         self.looked.all_were_at(time);
         Ok(())

@@ -156,7 +156,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.reopening = Reopening { pause, not_before: Some(now + pause), is_closed: true };
         // Only one can have it open, so the old one goes first.
         self.ledger = Ledger::open(Store::in_memory()?)?;
-        self.nowhere = Vec::new();
+        (self.nowhere, self.unheard) = (Vec::new(), Vec::new());
         (self.large, self.doubted, self.due_aside) = (Set::default(), Set::default(), None);
         self.searches += 1;
         self.remembered = Remembered::default();
