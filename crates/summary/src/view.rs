@@ -4,6 +4,7 @@
 //! below all others is taken whole from the store.
 
 mod links;
+pub(crate) mod pieces;
 
 use std::collections::HashSet;
 

@@ -1,6 +1,7 @@
 //! Answers of more lines than a server gives at once.
 
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     os::{fd::AsFd, unix::fs::PermissionsExt},
     path::Path,
@@ -9,11 +10,14 @@ use std::{
 
 use onesweep_summary::service::{client::Client, portions::Cursor, protocol::Question};
 
+use serde_json::Value;
+
 use crate::{
     du::{named, sorted_lines},
     image::{Fs, Image},
     run::{finish, onesweep, output, root_test, run, say, text},
     serving::Serving,
+    web::{NOBODY, Web, du, figures},
 };
 
 /// Directories side by side, others in each other, one that is private, and files in some of them.
@@ -203,4 +207,69 @@ fn lines_of_very_many_links_are_those_of_gnu_du() {
     }
     ask(&[], "", false);
     serving.end();
+}
+
+/// A user's own directories, each closed to all others, are looked at a piece at a time for that user; and each line of `top` is its
+/// directory alone, whatever others share with it.
+#[test]
+fn what_is_looked_at_in_pieces_is_what_gnu_du_says() {
+    root_test!();
+    let image = Image::with(Fs::Ext4, 512 << 20, &["-N", "60000"]);
+    let root = image.root();
+    for name in ["a", "b"] {
+        for number in 0..8000 {
+            fs::create_dir_all(root.join(format!("mine/{name}/{number}"))).expect("a directory");
+        }
+        fs::write(root.join(format!("mine/{name}/77/{name}")), vec![1; 70_000]).expect("a file");
+    }
+    run(Command::new("chown").arg("-R").arg(format!("{NOBODY}:{NOBODY}")).arg(root.join("mine")));
+    run(Command::new("chmod").args(["-R", "u=rwX,go="]).arg(root.join("mine")));
+    fs::create_dir_all(root.join("mine/a/5/private/in")).expect("a directory");
+    fs::write(root.join("mine/a/5/private/in/file"), vec![1; 20_000]).expect("a file");
+    fs::set_permissions(root.join("mine/a/5/private"), fs::Permissions::from_mode(0o700)).expect("a mode");
+    fs::create_dir(root.join("open")).expect("a directory");
+    for (from, to) in [
+        ("mine/a/5/private/in/file", "mine/b/7/linked"),
+        ("mine/a/5/private/in/file", "open/linked"),
+        ("mine/a/77/a", "mine/b/9/linked"),
+    ] {
+        fs::hard_link(root.join(from), root.join(to)).expect("a link");
+    }
+    crate::tree::sync(&root);
+    let declared = image.beside("summaries");
+    fs::write(&declared, "[owner]\nby = \"owner\"\n").expect("a file");
+    let web = Web::start_with(&image, &[], &[OsStr::new("--summaries"), declared.as_os_str()]);
+    for (uid, token) in [(0, &web.root), (NOBODY, &web.nobody)] {
+        for below in ["", "mine"] {
+            let path = root.join(below);
+            let listing = web.listing(token, &format!("path={}", path.display()));
+            assert_eq!(figures(&listing["total"]), du(uid, &path), "{uid}: {below:?}: {}", listing["total"]);
+            assert_eq!(listing["partial"], uid != 0);
+            let children = listing["children"].as_array().expect("a list");
+            assert_eq!(children.len(), 3 - below.len() / 4);
+            for child in children {
+                let path = path.join(child["name"].as_str().expect("a name"));
+                assert_eq!(figures(&child["total"]), du(uid, &path), "{uid}: {child}");
+            }
+            let (status, said) = web.get(token, &format!("/api/breakdown?by=owner&path={}", path.display()));
+            assert_eq!(status, 200, "{said}");
+            let breakdown: Value = serde_json::from_str(&said).expect("an object");
+            let sum = |what: &str| -> i64 {
+                let shares = breakdown["shares"].as_array().expect("a list");
+                shares.iter().map(|share| share[what].as_i64().expect("a figure")).sum()
+            };
+            assert_eq!(["allocated", "bytes", "inodes"].map(sum), du(uid, &path), "{uid}: {below:?}: {breakdown}");
+        }
+        let mut top = onesweep(["top", "--json", "-d2", "-n", "20", "--socket"]);
+        top.arg(image.beside("socket")).arg(&root);
+        let said = if uid == 0 { output(&mut top) } else { as_user(&top).output().expect("it runs").stdout };
+        let said: Value = serde_json::from_slice(&said).expect("an object");
+        let lines = said["directories"].as_array().expect("a list");
+        assert_eq!(lines.len(), 5);
+        for line in lines.iter().chain([&said["total"]]) {
+            let path = Path::new(line["path"].as_str().expect("a path"));
+            let figure = |name: &str| line[name].as_i64().expect("a figure");
+            assert_eq!(["allocated", "bytes", "inodes"].map(figure), du(uid, path), "{uid}: {line}");
+        }
+    }
 }

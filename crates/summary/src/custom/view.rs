@@ -1,22 +1,25 @@
 //! What one asker sees of a directory by a declared summary: of what `du`, run by that user, would come to.
 
-use std::collections::{BTreeSet, HashSet};
-
 use super::{
-    declare::Declaration,
     parts::Part,
-    tally::{Merge, Tally},
+    tally::{Merge, Rule, Tally},
 };
 use crate::{
     ledger::Ledger,
     links::{LinkKey, path},
     nodes::Slot,
+    record::Record,
     store::StoreError,
-    view::MayList,
+    view::{
+        MayList,
+        pieces::{Counting, Part as Counts, Pieces},
+    },
 };
 
 /// Directories of which it isn't known what they add are named up to so many.
 const UNKNOWN_NAMED_MAX: usize = 10;
+/// And looked for among so many.
+const UNKNOWN_LOOKS_MAX: usize = 20_000;
 
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,118 +40,96 @@ pub fn view(
     summary: usize,
     may_list: Option<MayList<'_>>,
 ) -> Result<Option<Seen>, StoreError> {
-    let Some(one) = ledger.declared().and_then(|declared| declared.all().get(summary)) else { return Ok(None) };
-    let mut gathering = Gathering { ledger, summary, rule: one.rule, may_list, hidden: HashSet::new() };
-    let record = ledger.record(top)?;
-    let mut tally = gathering.gather(top)?;
-    let hidden = gathering.hidden;
-    let has_links = one.rule.merge == Merge::Sum && record.subtree.sums.shared_names > 0;
-    if !hidden.is_empty() && has_links {
-        count_links_once((ledger, top), summary, &mut tally, &hidden)?;
-    }
-    tally.bound(one.rule);
-    let mut seen = Seen { is_partial: !hidden.is_empty(), ..Seen::default() };
-    if tally.unknown > 0 {
-        seen.unknown = unknown(ledger, top, summary, &hidden)?;
-    }
-    seen.tally = tally;
-    Ok(Some(seen))
+    let Some(mut tallies) = Tallies::of_one(ledger, summary) else { return Ok(None) };
+    let (mut pieces, mut looks) = (Pieces::of(ledger.nodes.id(top), false), usize::MAX);
+    pieces.go_on(ledger, may_list, &mut tallies, &mut looks)?;
+    tallies.seen(ledger, top, &pieces).map(Some)
 }
 
-/// The same by all that are declared, for who doesn't ask where it is that something isn't known.
-pub fn view_all(ledger: &Ledger, top: Slot, may_list: Option<MayList<'_>>) -> Result<Vec<Tally>, StoreError> {
-    let Some(declared) = ledger.declared() else { return Ok(Vec::new()) };
-    let is_open = match may_list {
-        None => true,
-        Some(may_list) => {
-            let record = ledger.record(top)?;
-            record.subtree.sums.closed == 0 && !ledger.nodes.may_be_unsure(top) && may_list(top, &record.access)
-        }
-    };
-    if is_open {
-        // As the totals are kept: one reading for all of them.
-        let bounded = |(part, one): (Part, &Declaration)| {
-            let mut tally = part.subtree;
-            tally.bound(one.rule);
+/// What directories come to by one summary, or by all.
+#[derive(Debug)]
+pub(crate) struct Tallies {
+    /// Where each stands among those that are declared, and its rule.
+    wanted: Vec<(usize, Rule)>,
+    all: Vec<Tally>,
+}
+
+impl Tallies {
+    /// By the one that stands there; `None` when there is none.
+    pub(crate) fn of_one(ledger: &Ledger, summary: usize) -> Option<Tallies> {
+        let one = ledger.declared()?.all().get(summary)?;
+        Some(Tallies { wanted: vec![(summary, one.rule)], all: vec![Tally::default()] })
+    }
+
+    /// By all that are declared.
+    pub(crate) fn of_all(ledger: &Ledger) -> Tallies {
+        let rules = ledger.declared().map(|declared| declared.all().iter().map(|one| one.rule).collect::<Vec<_>>());
+        let wanted: Vec<(usize, Rule)> = rules.unwrap_or_default().into_iter().enumerate().collect();
+        Tallies { all: vec![Tally::default(); wanted.len()], wanted }
+    }
+
+    /// What they come to.
+    pub(crate) fn bounded(self) -> Vec<Tally> {
+        let bound = |(mut tally, (_, rule)): (Tally, (usize, Rule))| {
+            tally.bound(rule);
             tally
         };
-        return Ok(ledger.parts(top)?.into_iter().zip(declared.all()).map(bounded).collect());
-    }
-    let seen = (0..declared.all().len()).map(|summary| view(ledger, top, summary, may_list));
-    seen.map(|seen| Ok(seen?.unwrap_or_default().tally)).collect()
-}
-
-struct Gathering<'a> {
-    ledger: &'a Ledger,
-    summary: usize,
-    rule: super::tally::Rule,
-    may_list: Option<MayList<'a>>,
-    hidden: HashSet<Slot>,
-}
-
-impl Gathering<'_> {
-    fn part(&self, slot: Slot) -> Result<Part, StoreError> {
-        Ok(self.ledger.parts(slot)?.swap_remove(self.summary))
+        self.all.into_iter().zip(self.wanted).map(bound).collect()
     }
 
-    /// Users make trees of any depth, so what is left is kept here, not on the stack.
-    fn gather(&mut self, top: Slot) -> Result<Tally, StoreError> {
-        let Some(may_list) = self.may_list else { return Ok(self.part(top)?.subtree) };
-        let (mut seen, mut left) = (Tally::default(), vec![top]);
-        while let Some(slot) = left.pop() {
-            let (part, record) = (self.part(slot)?, self.ledger.record(slot)?);
-            if !may_list(slot, &record.access) {
-                self.hidden.insert(slot);
-                seen.gather(&part.itself, self.rule);
-            } else if record.subtree.sums.closed == 0 && !self.ledger.nodes.may_be_unsure(slot) {
-                seen.gather(&part.subtree, self.rule);
-            } else {
-                seen.gather(&part.alone_loose(self.rule), self.rule);
-                left.extend(self.ledger.nodes.children(slot));
+    /// What the only one comes to.
+    pub(crate) fn seen(self, ledger: &Ledger, top: Slot, pieces: &Pieces) -> Result<Seen, StoreError> {
+        let summary = self.wanted.first().map_or(0, |&(summary, _)| summary);
+        let tally = self.bounded().pop().unwrap_or_default();
+        let unknown = if tally.unknown > 0 { unknown(ledger, top, summary, pieces)? } else { Vec::new() };
+        Ok(Seen { tally, is_partial: pieces.is_partial(), unknown })
+    }
+}
+
+impl Counting for Tallies {
+    fn directory(&mut self, ledger: &Ledger, slot: Slot, _: &Record, how: Counts) -> Result<(), StoreError> {
+        let parts = ledger.parts(slot)?;
+        for (tally, &(summary, rule)) in self.all.iter_mut().zip(&self.wanted) {
+            let part: &Part = &parts[summary];
+            match how {
+                Counts::Itself => tally.gather(&part.itself, rule),
+                Counts::Alone => tally.gather(&part.alone_loose(rule), rule),
+                Counts::Whole => tally.gather(&part.subtree, rule),
             }
         }
-        Ok(seen)
+        Ok(())
     }
-}
 
-/// Names that may not be seen count nowhere: what was added on the account of an inode goes, and comes where its first name is that
-/// may be seen.
-fn count_links_once(
-    (ledger, top): (&Ledger, Slot),
-    summary: usize,
-    tally: &mut Tally,
-    hidden: &HashSet<Slot>,
-) -> Result<(), StoreError> {
-    let nodes = &ledger.nodes;
-    let is_hidden = |slot: Slot| nodes.upwards(slot).take_while(|&at| at != top).any(|at| hidden.contains(&at));
-    let is_seen = |slot: Slot| nodes.contains(top, slot) && !hidden.contains(&top) && !is_hidden(slot);
-    let mut keys = BTreeSet::new();
-    for slot in nodes.subtree(top) {
-        if nodes.has_links(slot) {
-            let subvolume = nodes.id(slot).subvolume;
-            keys.extend(ledger.record(slot)?.links.into_iter().map(|ino| LinkKey { subvolume, ino }));
-        }
-    }
-    for key in keys {
-        let Some(linked) = ledger.linked_parts(key)? else { continue };
-        for (slot, tallies) in &linked.charges {
-            if is_seen(*slot) {
-                tally.charge(&tallies[summary], -1);
-            }
-        }
+    /// Names that may not be seen count nowhere: what was added on the account of an inode goes, and comes where its first name is that
+    /// may be seen.
+    fn hidden_link(&mut self, ledger: &Ledger, key: LinkKey, is_seen: &dyn Fn(Slot) -> bool) -> Result<(), StoreError> {
+        let Some(linked) = ledger.linked_parts(key)? else { return Ok(()) };
         let seen = linked.names.iter().filter(|(place, _)| is_seen(*place));
         // Of equals the first, as where they are charged.
-        if let Some((_, tallies)) = seen.min_by_key(|(place, _)| path(nodes, *place)) {
-            tally.charge(&tallies[summary], 1);
+        let first = seen.min_by_key(|(place, _)| path(&ledger.nodes, *place));
+        for (tally, &(summary, rule)) in self.all.iter_mut().zip(&self.wanted) {
+            if rule.merge != Merge::Sum {
+                continue;
+            }
+            for (_, tallies) in linked.charges.iter().filter(|(slot, _)| is_seen(*slot)) {
+                tally.charge(&tallies[summary], -1);
+            }
+            if let Some((_, tallies)) = first {
+                tally.charge(&tallies[summary], 1);
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
-fn unknown(ledger: &Ledger, top: Slot, summary: usize, hidden: &HashSet<Slot>) -> Result<Vec<Slot>, StoreError> {
-    let (mut found, mut left) = (Vec::new(), vec![top]);
+fn unknown(ledger: &Ledger, top: Slot, summary: usize, pieces: &Pieces) -> Result<Vec<Slot>, StoreError> {
+    let (mut found, mut left, mut looks) = (Vec::new(), vec![top], 0);
     while let Some(slot) = left.pop() {
-        if hidden.contains(&slot) {
+        looks += 1;
+        if looks > UNKNOWN_LOOKS_MAX {
+            break;
+        }
+        if pieces.hides(ledger.nodes.id(slot)) {
             continue;
         }
         let part = ledger.parts(slot)?.swap_remove(summary);

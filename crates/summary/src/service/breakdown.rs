@@ -6,8 +6,9 @@ use onesweep_sys::user;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    looking::LOOKS_MAX,
     protocol::{Name, Question, Refusal},
-    server::{Reached, Server},
+    server::{Reached, Server, refusal},
 };
 use crate::{
     access::Asker,
@@ -15,10 +16,12 @@ use crate::{
         declare::{By, Declaration, Declared, Source},
         keys,
         tally::{Amounts, INODE_BYTES, Merge, Tally},
-        view::Seen,
+        view::{Seen, Tallies},
     },
     moment::seconds,
     nodes::Slot,
+    summaries::SummaryError,
+    view::pieces::Pieces,
 };
 
 /// A declared summary.
@@ -141,7 +144,7 @@ impl Server {
             // Ends before names are looked for: nobody waits for those.
             let volumes = self.volumes();
             let reached = self.reach(&volumes, (asker, question), file)?;
-            let seen = reached.custom(asker, at)?.ok_or(Refusal::NotTracked)?;
+            let (reached, seen) = counted(reached, asker, at)?;
             breakdown(&reached, one, seen)?
         };
         breakdown.shares.iter_mut().for_each(|share| name_it(share, one.by));
@@ -150,6 +153,17 @@ impl Server {
         }
         Ok(breakdown)
     }
+}
+
+/// The directory that was asked for, as the asker sees it by the summary that stands there.
+fn counted<'a>(reached: Reached<'a>, asker: &Asker, summary: usize) -> Result<(Reached<'a>, Seen), Refusal> {
+    let ledger = reached.tracked.ledger();
+    let mut tallies = Tallies::of_one(ledger, summary).ok_or(Refusal::NotTracked)?;
+    let (mut pieces, mut looks) = (Pieces::of(ledger.nodes.id(reached.slot), false), LOOKS_MAX);
+    let reached = reached.count_all(asker, &mut pieces, &mut tallies, &mut looks)?;
+    let seen = tallies.seen(reached.tracked.ledger(), reached.slot, &pieces);
+    let seen = seen.map_err(|error| refusal(SummaryError::Store(error)))?;
+    Ok((reached, seen))
 }
 
 /// Pairs in the order in which they are told.

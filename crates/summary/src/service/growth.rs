@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     listing::path_in,
+    looking::{LOOKS_MAX, Look, Looking},
     protocol::{Name, Past, Question, Refusal},
     server::{Held, Reached, Server, refusal},
 };
@@ -31,8 +32,13 @@ impl Server {
         let volumes = self.volumes();
         let mut reached = self.reach(&volumes, (asker, question), None)?;
         let slot = reached.slot;
-        let partial = reached.view(asker, slot, 0)?.is_partial;
-        let points = if partial { Vec::new() } else { reached.points(slot)? };
+        let (mut looking, mut looks) = (Looking::at(&reached, slot, false), LOOKS_MAX);
+        if !looking.go_on(&reached, asker, &mut looks)? && !reached.is_denied {
+            // Others change what is stored meanwhile, and then nothing can be noted.
+            reached.remember(slot)?;
+        }
+        let (mut reached, Look { line, is_partial: partial, .. }) = looking.finish(reached, asker, &mut looks)?;
+        let points = if partial { Vec::new() } else { reached.points(line.slot)? };
         Ok(Growth { path: path_in(&reached)?, partial, points })
     }
 }

@@ -3,10 +3,11 @@
 //! Each directory counts as if it were asked for alone. So what is shown before and after entering one is the same, and an
 //! answer costs what its directory holds, whatever lies below; but an inode with names in several of them counts in each.
 //!
-//! Where a directory has very many in it, others have their turn while they are looked at: each is told as it was at its moment.
+//! Where a directory has very many in it, or very many have to be looked at because of what the asker may not see, others have their turn
+//! while they are looked at: each is told as it was at its moment.
 
 use std::{
-    cmp::Reverse,
+    cmp::{Ordering, Reverse},
     collections::{BinaryHeap, HashMap},
     io,
     os::{
@@ -18,10 +19,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
+    looking::{LOOKS_MAX, Look, Looking},
     protocol::{Figures, Name, Question, Refusal, Row},
     server::{Reached, Server},
 };
-use crate::{access::Asker, nodes::Slot, totals::Sums, view::View};
+use crate::{access::Asker, nodes::Slot, totals::Sums};
 
 /// By what directories are the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,9 +47,6 @@ impl Measure {
         }
     }
 }
-
-/// So many directories are looked at before others have their turn: some 10 ms.
-const LOOKS_MAX: usize = 10_000;
 
 /// Directories that are told of by name, at most.
 pub const LARGEST_MAX: usize = 1000;
@@ -161,11 +160,14 @@ impl Server {
         let reached = self.reach(&volumes, (asker, question), file)?;
         let is_open =
             *asker == Asker::Everything || reached.may_list(asker, reached.slot, &reached.record(reached.slot)?.access);
+        let mut looks = LOOKS_MAX;
         let (reached, largest, rest) = match children_by {
-            Some((limit, measure)) if is_open => largest(reached, asker, limit, measure)?,
+            Some((limit, measure)) if is_open => largest(reached, asker, (limit, measure), &mut looks)?,
             _ => (reached, Vec::new(), Rest::default()),
         };
-        let (row, is_partial, is_denied) = row(&reached, asker, reached.slot)?;
+        let looking = Looking::at(&reached, reached.slot, true);
+        let (reached, Look { line, is_partial, is_denied }) = looking.finish(reached, asker, &mut looks)?;
+        let row = Row::of(&line, &reached.record(line.slot)?.name, is_partial);
         // It may have been closed meanwhile.
         let (children, rest) = if is_denied { Default::default() } else { (children(&reached, asker, largest)?, rest) };
         let head = reached.head(1, is_partial);
@@ -197,47 +199,67 @@ impl Server {
     }
 }
 
-/// What the asker sees of a directory alone; whether something is left out, and whether that is the directory itself.
-fn row(reached: &Reached<'_>, asker: &Asker, slot: Slot) -> Result<(Row, bool, bool), Refusal> {
-    let record = reached.record(slot)?;
-    let View { lines, is_partial, .. } = reached.view(asker, slot, 0)?;
-    let line = lines.last().ok_or(Refusal::NotTracked)?;
-    let is_denied = is_partial && !reached.may_list(asker, slot, &record.access);
-    Ok((Row::of(line, &record.name, is_partial), is_partial, is_denied))
+/// One of the largest directories.
+struct Kept {
+    measured: i64,
+    look: Look,
 }
+
+impl Kept {
+    fn key(&self) -> (Reverse<i64>, Slot) {
+        (Reverse(self.measured), self.look.line.slot)
+    }
+}
+
+impl Ord for Kept {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl PartialOrd for Kept {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Kept {}
 
 /// The largest directories in one, the largest first, and what all others come to.
 fn largest<'a>(
     mut reached: Reached<'a>,
     asker: &Asker,
-    limit: usize,
-    measure: Measure,
-) -> Result<(Reached<'a>, Vec<Slot>, Rest), Refusal> {
+    (limit, measure): (usize, Measure),
+    looks: &mut usize,
+) -> Result<(Reached<'a>, Vec<Look>, Rest), Refusal> {
     let (mut kept, mut rest, mut count) = (BinaryHeap::new(), Sums::default(), 0);
     let all: Vec<Slot> = reached.tracked.ledger().nodes.children(reached.slot).collect();
-    for (turn, portion) in all.chunks(LOOKS_MAX).enumerate() {
-        if turn > 0 {
+    for child in all {
+        if *looks == 0 {
             reached = reached.give_way().ok_or(Refusal::NotTracked)?;
+            *looks = LOOKS_MAX;
         }
-        for &child in portion {
-            if !is_in(&reached, child) {
-                continue;
-            }
-            let View { lines, is_partial, .. } = reached.view(asker, child, 0)?;
-            let mut sums = lines.last().map(|line| line.totals.sums).unwrap_or_default();
-            if is_partial {
-                sums.freed_blocks = 0;
-            }
-            kept.push((Reverse(measure.of(&sums)), child, sums.fields()));
-            if kept.len() > limit
-                && let Some((_, _, smallest)) = kept.pop()
-            {
-                rest += Sums::of_fields(smallest);
-                count += 1;
-            }
+        if !is_in(&reached, child) {
+            continue;
+        }
+        let look;
+        (reached, look) = Looking::at(&reached, child, false).finish(reached, asker, looks)?;
+        kept.push(Kept { measured: measure.of(&look.line.totals.sums), look });
+        if kept.len() > limit
+            && let Some(Kept { look, .. }) = kept.pop()
+        {
+            let freed_blocks = if look.is_partial { 0 } else { look.line.totals.sums.freed_blocks };
+            rest += Sums { freed_blocks, ..look.line.totals.sums };
+            count += 1;
         }
     }
-    let largest = kept.into_sorted_vec().into_iter().map(|(_, slot, _)| slot).collect();
+    let largest = kept.into_sorted_vec().into_iter().map(|kept| kept.look).collect();
     Ok((reached, largest, Rest { count, total: Figures::of(&rest) }))
 }
 
@@ -248,7 +270,7 @@ fn is_in(reached: &Reached<'_>, slot: Slot) -> bool {
 }
 
 /// They are told of by name.
-fn children(reached: &Reached<'_>, asker: &Asker, largest: Vec<Slot>) -> Result<Vec<Child>, Refusal> {
+fn children(reached: &Reached<'_>, asker: &Asker, largest: Vec<Look>) -> Result<Vec<Child>, Refusal> {
     let nodes = &reached.tracked.ledger().nodes;
     let mut unreadable: HashMap<Slot, u64> = HashMap::new();
     for below in reached.unreadable(asker)? {
@@ -256,8 +278,12 @@ fn children(reached: &Reached<'_>, asker: &Asker, largest: Vec<Slot>) -> Result<
         child.into_iter().for_each(|child| *unreadable.entry(child).or_default() += 1);
     }
     let mut children = Vec::with_capacity(largest.len());
-    for slot in largest.into_iter().filter(|&slot| is_in(reached, slot)) {
-        let (row, partial, denied) = row(reached, asker, slot)?;
+    for Look { line, is_partial: partial, is_denied: denied } in largest {
+        let slot = line.slot;
+        if !is_in(reached, slot) {
+            continue;
+        }
+        let row = Row::of(&line, &reached.record(slot)?.name, partial);
         children.push(Child {
             name: row.name,
             denied,

@@ -3,11 +3,13 @@
 pub mod breakdown;
 pub mod budget;
 pub mod client;
+mod each_alone;
 mod eyes;
 mod gate;
 pub mod growth;
 pub mod http;
 pub mod listing;
+mod looking;
 pub mod pages;
 pub mod patience;
 pub mod portions;

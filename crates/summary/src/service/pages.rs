@@ -10,16 +10,20 @@ use sha2::{Digest, Sha256};
 
 use super::{
     breakdown::{Listed, Ranked, Share, Value, ranked},
+    looking::{LOOKS_MAX, Look, Looking},
     protocol::{Name, Question, Refusal, Row},
     server::{Reached, Server},
     ways::Ways,
 };
-use crate::{access::Asker, identity::NodeId, nodes::Slot};
+use crate::{access::Asker, custom::view::Tallies, identity::NodeId, nodes::Slot, view::pieces::Pieces};
 
 /// Directories of a page, at most.
 pub const PAGE_MAX: u32 = 1000;
 /// Numbers that are looked at for a page, at most: others wait meanwhile.
 const SCAN_MAX: usize = 200_000;
+/// And where so many directories, and inodes with several names, were looked at for it: some 100 ms. A directory that takes more by itself is
+/// told alone, and others have their turn meanwhile.
+const PAGE_LOOKS_MAX: usize = 20_000;
 /// A page ends when it has so many keys of declared summaries: that many take some MiB.
 const KEYS_MAX: usize = 20_000;
 /// A path that is longer can't be opened in one go, and isn't told.
@@ -112,26 +116,45 @@ impl Server {
         let volumes = self.volumes();
         let reached = self.reach(&volumes, (asker, question), file)?;
         let nodes = &reached.tracked.ledger().nodes;
-        let mut sight = Sight { reached: &reached, asker, ways: Ways::new(&reached, asker, false), last: None };
+        let mut sight = Sight::of(&reached, asker);
         let limit = page.limit.clamp(1, PAGE_MAX) as usize;
-        let (mut entries, mut keys) = (Vec::new(), 0);
+        let (mut entries, mut keys, mut looks) = (Vec::new(), 0, PAGE_LOOKS_MAX);
         let (mut at, bound) = (page.from as usize, nodes.bound());
         let end = bound.min(at.saturating_add(SCAN_MAX));
+        let mut large = None;
         while at < end && entries.len() < limit && keys < KEYS_MAX {
             // There are no more than 4 billion.
             let slot = Slot(at as u32);
-            at += 1;
-            if !nodes.is_used(slot) {
-                continue;
-            }
-            if let Some(mut entry) = sight.entry(slot)? {
-                if page.keys {
-                    entry.keys = sight.keys(slot)?;
-                    keys += entry.keys.iter().map(|keys| keys.shares.len()).sum::<usize>();
+            let way = if nodes.is_used(slot) { sight.way_to(slot)? } else { None };
+            if let Some(above) = way {
+                let mut counting = CountingEntry::of(&reached, slot, page.keys);
+                if !counting.go_on(&reached, asker, &mut looks)? {
+                    // It begins the next page, or is the only one of this.
+                    large = entries.is_empty().then_some((slot, counting));
+                    break;
                 }
+                let entry = sight.entry(slot, above, counting)?;
+                keys += entry.keys.iter().map(|keys| keys.shares.len()).sum::<usize>();
                 entries.push(entry);
             }
+            at += 1;
         }
+        let reached = match large {
+            None => reached,
+            Some((slot, counting)) => {
+                at += 1;
+                let id = nodes.id(slot);
+                let (reached, counting) = counting.finish(reached, asker)?;
+                // It may be gone, or closed, by now.
+                let mut sight = Sight::of(&reached, asker);
+                if let Some(slot) = reached.tracked.ledger().nodes.find(id)
+                    && let Some(above) = sight.way_to(slot)?
+                {
+                    entries.push(sight.entry(slot, above, counting)?);
+                }
+                reached
+            }
+        };
         let next = (at < bound).then_some(at as u32);
         let identity = reached.identity().map_err(|error| Refusal::Failed(error.to_string()))?;
         let file_system = Sha256::digest(identity).iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -140,6 +163,41 @@ impl Server {
             PageHead { lines: entries.len() as u64, next, file_system, late: reached.head(0, false).late, summaries },
             entries,
         ))
+    }
+}
+
+/// A directory that is being counted.
+struct CountingEntry {
+    looking: Looking,
+    /// By all declared summaries, where that was asked for.
+    keys: Option<(Pieces, Tallies)>,
+}
+
+impl CountingEntry {
+    fn of(reached: &Reached<'_>, slot: Slot, with_keys: bool) -> CountingEntry {
+        let ledger = reached.tracked.ledger();
+        let keys = || (Pieces::of(ledger.nodes.id(slot), false), Tallies::of_all(ledger));
+        CountingEntry { looking: Looking::at(reached, slot, true), keys: with_keys.then(keys) }
+    }
+
+    fn go_on(&mut self, reached: &Reached<'_>, asker: &Asker, looks: &mut usize) -> Result<bool, Refusal> {
+        if !self.looking.go_on(reached, asker, looks)? {
+            return Ok(false);
+        }
+        match &mut self.keys {
+            Some((pieces, tallies)) => reached.count(asker, pieces, tallies, looks),
+            None => Ok(true),
+        }
+    }
+
+    /// Goes on to the end; others have their turn first, and then between any two pieces.
+    fn finish<'a>(mut self, mut reached: Reached<'a>, asker: &Asker) -> Result<(Reached<'a>, Self), Refusal> {
+        loop {
+            reached = reached.give_way().ok_or(Refusal::NotTracked)?;
+            if self.go_on(&reached, asker, &mut { LOOKS_MAX })? {
+                return Ok((reached, self));
+            }
+        }
     }
 }
 
@@ -152,21 +210,33 @@ struct Sight<'a> {
     last: Option<(Slot, Option<Vec<u8>>)>,
 }
 
-impl Sight<'_> {
-    /// A directory; `None` when it lies elsewhere, or the asker may not know of it.
-    fn entry(&mut self, slot: Slot) -> Result<Option<Entry>, Refusal> {
+impl<'a> Sight<'a> {
+    fn of(reached: &'a Reached<'a>, asker: &'a Asker) -> Sight<'a> {
+        Sight { reached, asker, ways: Ways::new(reached, asker, false), last: None }
+    }
+
+    /// The directory that one is in, which the one that was asked for has none; `None` when it lies elsewhere, or the asker may not
+    /// know of it.
+    fn way_to(&mut self, slot: Slot) -> Result<Option<Option<Slot>>, Refusal> {
+        Ok(match self.reached.tracked.ledger().nodes.parent(slot) {
+            _ if slot == self.reached.slot => Some(None),
+            Some(above) if self.ways.is_open(above)? => Some(Some(above)),
+            _ => None,
+        })
+    }
+
+    /// A directory that was counted.
+    fn entry(&mut self, slot: Slot, above: Option<Slot>, counted: CountingEntry) -> Result<Entry, Refusal> {
         let nodes = &self.reached.tracked.ledger().nodes;
         let top = self.reached.slot;
-        let above = match nodes.parent(slot) {
-            _ if slot == top => None,
-            Some(above) if self.ways.is_open(above)? => Some(above),
-            _ => return Ok(None),
-        };
         let record = self.reached.record(slot)?;
-        let view = self.reached.view(self.asker, slot, 0)?;
-        let Some(line) = view.lines.last() else { return Ok(None) };
+        let Look { line, is_partial, .. } = counted.looking.look(self.reached)?;
+        let keys = match counted.keys {
+            Some((_, tallies)) => self.keys(slot, tallies)?,
+            None => Vec::new(),
+        };
         let name: &[u8] = if slot == top { b"" } else { &record.name };
-        let mut row = Row::of(line, name, view.is_partial);
+        let mut row = Row::of(&line, name, is_partial);
         row.depth = nodes.upwards(slot).take_while(|&at| at != top).count() as u32;
         let path = match above {
             None => Some(Vec::new()),
@@ -178,22 +248,24 @@ impl Sight<'_> {
         let path = path.filter(|path| path.len() <= PATH_BYTES_MAX);
         // When what is hidden was read, and whether it could be, tells of what happens there.
         let is_shown = *self.asker == Asker::Everything || self.reached.may_list(self.asker, slot, &record.access);
-        Ok(Some(Entry {
+        Ok(Entry {
             id: id_text(record.id),
             parent: above.map(|above| id_text(nodes.id(above))),
             path: path.map(|path| Name::of(&path)),
             row,
-            partial: view.is_partial,
+            partial: is_partial,
             unreadable: is_shown && self.reached.tracked.is_unreadable(slot),
             harvested_at: if is_shown { record.harvested_at } else { 0 },
-            keys: Vec::new(),
-        }))
+            keys,
+        })
     }
 
     /// A directory by all declared summaries.
-    fn keys(&self, slot: Slot) -> Result<Vec<Keys>, Refusal> {
+    fn keys(&self, slot: Slot, tallies: Tallies) -> Result<Vec<Keys>, Refusal> {
+        let declared = self.reached.tracked.ledger().declared();
+        let declared = declared.iter().flat_map(|declared| declared.all());
         let mut all = Vec::new();
-        for (summary, (one, tally)) in self.reached.custom_all(self.asker, slot)?.into_iter().enumerate() {
+        for (summary, (one, tally)) in declared.zip(tallies.bounded()).enumerate() {
             if !tally.is_empty() {
                 let unknown = u64::try_from(tally.unknown).unwrap_or(0);
                 let Ranked { shares, other, .. } = ranked(self.reached, slot, one, tally)?;

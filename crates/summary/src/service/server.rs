@@ -21,6 +21,7 @@ use onesweep_sys::{
 use super::{
     breakdown::{Breakdown, Listed, listed},
     budget::Budget,
+    each_alone::each_alone,
     eyes::{Eyes, Glances},
     listing::{LARGEST_MAX, Largest, Listing},
     pages::{Entry, PageHead},
@@ -32,12 +33,7 @@ use super::{
 };
 use crate::{
     access::Asker,
-    custom::{
-        self,
-        declare::{Declaration, Declared},
-        tally::Tally,
-        view::Seen as SeenBy,
-    },
+    custom::declare::Declared,
     file_system::FileSystem,
     identity::NodeId,
     moment::seconds,
@@ -56,8 +52,11 @@ pub(super) const DENIED: &str = "Permission denied";
 /// Names of a path that is told of what is left out, at most.
 const PATH_STEPS_MAX: usize = 256;
 /// What an answer takes, at most: its lines some 20 MiB, and each of these with others a quarter of a second, in which nothing can
-/// change. Who knows no other way is bound by the lines alone.
-const MOST: Most = Most { lines: 20_000, looks: 200_000, links: 20_000 };
+/// change.
+pub(super) const MOST: Most = Most { lines: 20_000, looks: 200_000, links: 20_000 };
+/// Why there is none, where that isn't enough.
+pub(super) const TOO_MUCH: &str = "that takes too much at once: there are more than 20,000 directories so far down, or more than 20,000 inodes with \
+                        several names in them, or 200,000 to be looked at because of what you may not see; ask for less depth, or for those below";
 /// Bytes of a question, at most.
 const QUESTION_BYTES_MAX: usize = 64 << 10;
 
@@ -267,30 +266,33 @@ impl Server {
         }
         let volumes = self.volumes();
         let tell = question.progress.then_some(tell);
-        let mut reached = self.reach_and_tell(&volumes, (asker, question), file, tell)?;
-        let most = if question.takes_portions { MOST } else { Most { lines: MOST.lines, ..Most::ANY } };
-        let how = (most, question.one_file_system);
+        let reached = self.reach_and_tell(&volumes, (asker, question), file, tell)?;
+        if question.since.is_some() {
+            if question.one_file_system {
+                // What is noted counts all.
+                return Err(Refusal::Failed("`since` goes without `one_file_system`".to_owned()));
+            }
+            let (head, rows) = each_alone(reached, asker, question)?;
+            return Ok(Said::Rows(head, rows));
+        }
+        let how = (MOST, question.one_file_system);
         let Some(View { lines, is_partial, hidden, leads_out }) =
             reached.see(asker, reached.slot, question.depth, how)?
         else {
-            return match question.takes_portions {
-                true => Ok(Said::Rows(Head { long: true, ..reached.head(0, false) }, Vec::new())),
-                false => Err(Refusal::Failed(format!("there are more than {} directories so far down", MOST.lines))),
+            return match (question.takes_portions, question.depth, question.one_file_system) {
+                (true, ..) => Ok(Said::Rows(Head { long: true, ..reached.head(0, false) }, Vec::new())),
+                (_, 0, false) => {
+                    let (head, rows) = each_alone(reached, asker, question)?;
+                    Ok(Said::Rows(head, rows))
+                }
+                _ => Err(Refusal::Failed(TOO_MUCH.to_owned())),
             };
         };
         let left_out = reached.left_out(&hidden)?;
-        if question.since.is_some() && !is_partial {
-            reached.remember_largest(&lines)?;
-        }
         let mut rows = Vec::with_capacity(lines.len());
         for line in &lines {
             let name = if line.slot == reached.slot { Vec::new() } else { reached.record(line.slot)?.name };
-            let mut row = Row::of(line, &name, is_partial);
-            // What was left out then can't be told from what is left out now.
-            if let Some(since) = question.since.filter(|_| !is_partial) {
-                row.past = reached.past(line.slot, since)?;
-            }
-            rows.push(row);
+            rows.push(Row::of(line, &name, is_partial));
         }
         Ok(Said::Rows(Head { leads_out, left_out, ..reached.head(rows.len(), is_partial) }, rows))
     }
@@ -421,19 +423,31 @@ pub(super) struct Reached<'a> {
     pub(super) slot: Slot,
     answer: Answer,
     /// The asker can't list it: when it was read is nothing that concerns it.
-    is_denied: bool,
+    pub(super) is_denied: bool,
     /// Who asks, where that one doesn't see all.
     pub(super) user: Option<u32>,
     glances: Glances,
 }
 
-impl Reached<'_> {
+impl<'a> Reached<'a> {
     /// Lets all others have their turn, then goes on with what is stored by then; nothing where the directory is gone.
     pub(super) fn give_way(self) -> Option<Self> {
+        self.anew(|shared| Held::Shared(shared.shared()))
+    }
+
+    /// The same for who notes something, but for others' turn where nobody else is told anything anyway.
+    pub(super) fn alone(self) -> Option<Self> {
+        match self.tracked {
+            Held::Shared(_) => self.anew(|shared| Held::Alone(shared.alone())),
+            Held::Alone(_) => Some(self),
+        }
+    }
+
+    fn anew(self, hold: impl FnOnce(&'a SharedByAll) -> Held<'a>) -> Option<Self> {
         let Reached { volume, shared, tracked, slot, answer, is_denied, user, glances } = self;
         let id = tracked.ledger().nodes.id(slot);
         drop(tracked);
-        let tracked = Held::Shared(shared.shared());
+        let tracked = hold(shared);
         let slot = tracked.ledger().nodes.find(id)?;
         Some(Reached { volume, shared, tracked, slot, answer, is_denied, user, glances })
     }
@@ -444,40 +458,16 @@ impl Reached<'_> {
         self.eyes(asker).seen().is_none_or(|viewer| is_shown(nodes, (self.slot, slot), access, viewer))
     }
 
-    fn eyes<'a>(&'a self, asker: &'a Asker) -> Eyes<'a> {
+    fn eyes<'b>(&'b self, asker: &'b Asker) -> Eyes<'b> {
         Eyes { asker, volume: self.volume, glances: &self.glances }
     }
 
-    /// What the asker sees of a directory.
-    pub(super) fn view(&self, asker: &Asker, slot: Slot, depth: u32) -> Result<View, Refusal> {
-        self.see(asker, slot, depth, (Most::ANY, false)).map(Option::unwrap_or_default)
-    }
-
-    /// The same; `None` where that takes more.
+    /// What the asker sees of a directory; `None` where that takes more.
     fn see(&self, asker: &Asker, slot: Slot, depth: u32, how: (Most, bool)) -> Result<Option<View>, Refusal> {
         let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
         let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
         view_of_most(self.tracked.ledger(), slot, depth, may_list, how)
             .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))
-    }
-
-    /// The same of the directory that was asked for, by a declared summary.
-    pub(super) fn custom(&self, asker: &Asker, summary: usize) -> Result<Option<SeenBy>, Refusal> {
-        let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
-        let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
-        custom::view::view(self.tracked.ledger(), self.slot, summary, may_list)
-            .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))
-    }
-
-    /// The same of another directory, by all of them.
-    pub(super) fn custom_all(&self, asker: &Asker, slot: Slot) -> Result<Vec<(&Declaration, Tally)>, Refusal> {
-        let ledger = self.tracked.ledger();
-        let Some(declared) = ledger.declared() else { return Ok(Vec::new()) };
-        let may_list = |slot: Slot, access: &Access| self.may_list(asker, slot, access);
-        let may_list = (*asker != Asker::Everything).then_some(&may_list as MayList<'_>);
-        let tallies = custom::view::view_all(ledger, slot, may_list)
-            .map_err(|error| Refusal::Failed(SummaryError::Store(error).to_string()))?;
-        Ok(declared.all().iter().zip(tallies).collect())
     }
 
     /// The summaries that are declared.
@@ -491,7 +481,7 @@ impl Reached<'_> {
     }
 
     /// The directories that are hidden from the asker, and those that could not be read, as far as the asker would come to them.
-    fn left_out(&self, hidden: &[Slot]) -> Result<Vec<LeftOut>, Refusal> {
+    pub(super) fn left_out(&self, hidden: &[Slot]) -> Result<Vec<LeftOut>, Refusal> {
         let nodes = &self.tracked.ledger().nodes;
         let denied = hidden.iter().map(|&slot| (slot, DENIED));
         let is_hidden: HashSet<Slot> = hidden.iter().copied().collect();

@@ -168,7 +168,7 @@ impl Orders<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{
         identity::NodeId,
@@ -181,7 +181,7 @@ mod tests {
 
     /// A tree by the directory that each is in and the inodes that each names, all of which have two names. Each directory has a
     /// block, and is said not to be open to all.
-    fn ledger(tree: &[(u32, &[u64])]) -> Ledger {
+    pub(in crate::view) fn ledger(tree: &[(u32, &[u64])]) -> Ledger {
         let (store, mut batch) = (Store::in_memory().unwrap(), Batch::default());
         let id = |slot: u32| NodeId { subvolume: 0, ino: 1000 + u64::from(slot), generation: 1 };
         let mut records: Vec<Record> = Vec::new();
@@ -236,7 +236,7 @@ mod tests {
     ///   ├ 6 (names 73)
     ///   ├ 7 (names 74)
     ///   └ 8 ─ a hundred more
-    fn tree() -> Vec<(u32, &'static [u64])> {
+    pub(in crate::view) fn tree() -> Vec<(u32, &'static [u64])> {
         let mut tree: Vec<(u32, &[u64])> =
             vec![(0, &[]), (0, &[70, 71]), (1, &[71, 72, 73]), (0, &[70, 72]), (3, &[74])];
         tree.extend([(3, &[][..]), (0, &[73]), (0, &[74]), (0, &[])]);
