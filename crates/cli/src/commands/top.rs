@@ -1,7 +1,7 @@
 //! `onesweep top`: which directories take most, and which grew most.
 
 use std::{
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::Path,
 };
@@ -13,7 +13,7 @@ use onesweep_summary::service::{
 use onesweep_sys::files;
 use serde::Serialize;
 
-use super::figures::Unit;
+use super::{du::Working, figures::Unit};
 use crate::{
     args::{By, TopArgs},
     message,
@@ -54,9 +54,14 @@ pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
     let mut client = Client::connect(&args.socket()).map_err(|error| no_server(&message::why(&error)))?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
     let freshness = super::du::freshness_by(args.cached, args.sync);
-    let question = Question { depth: args.max_depth, since: Some(now - args.since), freshness, ..Question::plain() };
-    let mut rows = Vec::new();
-    let head = match client.ask(directory.as_fd(), &question, |row| rows.push(row)) {
+    let progress = !args.cached && io::stderr().is_terminal();
+    let question =
+        Question { depth: args.max_depth, since: Some(now - args.since), freshness, progress, ..Question::plain() };
+    let (mut rows, mut working, name) = (Vec::new(), Working::default(), message::path_text(path));
+    let tell = |so_far| working.show(&name, so_far);
+    let answer = client.ask_and_wait(directory.as_fd(), &question, tell, |row| rows.push(row));
+    working.end();
+    let head = match answer {
         Ok(Ok(head)) => head,
         Ok(Err(Refusal::NotTracked)) => return Err(no_server(&"it tracks another file system")),
         Ok(Err(Refusal::Late)) => return Err(no_server(&"it doesn't know the directory yet")),

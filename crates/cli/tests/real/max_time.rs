@@ -72,26 +72,31 @@ fn a_late_answer_is_never_told_as_a_right_one() {
 
 #[test]
 fn who_waits_at_a_terminal_sees_how_far_it_is() {
-    let folder = Folder::new();
-    let working = "{\"working\": {\"read\": 12, \"left\": 345}}\n";
-    let (socket, asked) = saying(&folder, format!("{working}{working}{}", late_answer()));
-    let out = folder.join("out");
-    let line = format!(
-        "'{}' du -s --socket '{}' '{}' > '{}'",
-        program().display(),
-        socket.display(),
-        folder.join("").display(),
-        out.display()
-    );
-    let mut script = Command::new("script");
-    script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env("TERM", "xterm");
-    let seen = text(&finish(&mut script, 1).stdout);
-    assert!(seen.contains("reading what has changed: 12 directories read, 345 left"), "{seen:?}");
-    // It is gone before anything else is told.
-    let rest = &seen[seen.rfind("345 left").expect("it is there")..];
-    assert!(rest.starts_with("345 left\r\u{1b}[Konesweep: "), "{rest:?}");
-    assert!(text(&fs::read(&out).expect("the line")).starts_with("400\t"));
-    assert_eq!(asked.join().expect("no panic")["progress"], true);
+    // `export` asks for a page next, and the server is gone by then.
+    for (command, code) in [("du -s", 1), ("top", 0), ("export --json-lines -", 2)] {
+        let folder = Folder::new();
+        let working = "{\"working\": {\"read\": 12, \"left\": 345}}\n";
+        let (socket, asked) = saying(&folder, format!("{working}{working}{}", late_answer()));
+        let out = folder.join("out");
+        let line = format!(
+            "'{}' {command} --socket '{}' '{}' > '{}'",
+            program().display(),
+            socket.display(),
+            folder.join("").display(),
+            out.display()
+        );
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env("TERM", "xterm");
+        let seen = text(&finish(&mut script, code).stdout);
+        assert!(seen.contains("reading what has changed: 12 directories read, 345 left"), "{command}: {seen:?}");
+        // It is gone before anything else is told.
+        let rest = &seen[seen.rfind("345 left").expect("it is there")..];
+        assert!(rest.starts_with("345 left\r\u{1b}[Konesweep: "), "{command}: {rest:?}");
+        if command == "du -s" {
+            assert!(text(&fs::read(&out).expect("the line")).starts_with("400\t"));
+        }
+        assert_eq!(asked.join().expect("no panic")["progress"], true);
+    }
 }
 
 /// With no time at all the answer is right or says that it isn't, and becomes right without anybody waiting.

@@ -31,11 +31,10 @@ mod so_far;
 mod time;
 mod written;
 
-pub(super) use self::so_far::age;
+pub(super) use self::so_far::{Working, age};
 use self::{
     several::AddUp,
     single::Rules,
-    so_far::Working,
     time::{Style, TimeOf},
     written::Written,
 };

@@ -6,12 +6,13 @@ use onesweep_summary::service::{patience::Progress, protocol::Head};
 
 /// Who waits at a terminal sees how far it is.
 #[derive(Default)]
-pub(super) struct Working {
+pub(in super::super) struct Working {
     is_shown: bool,
 }
 
 impl Working {
-    pub(super) fn show(&mut self, name: &str, Progress { read, left }: Progress) {
+    /// Only what asks for progress is told of it.
+    pub(in super::super) fn show(&mut self, name: &str, Progress { read, left }: Progress) {
         self.is_shown = true;
         let so_far = match (read, left) {
             // Where something is left out that isn't told.
@@ -21,7 +22,7 @@ impl Working {
         eprint!("\r\x1b[Konesweep: {name}: reading what has changed{so_far}");
     }
 
-    pub(super) fn end(&mut self) {
+    pub(in super::super) fn end(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             eprint!("\r\x1b[K");
         }

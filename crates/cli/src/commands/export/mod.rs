@@ -30,6 +30,7 @@ use self::{
     keys::Labels,
     record::{Origin, Record},
 };
+use super::du::Working;
 use crate::{
     args::ExportArgs,
     message,
@@ -62,6 +63,7 @@ pub(crate) fn run(args: ExportArgs) -> Result<u8, Failure> {
     let mut table = Table::new(is_parquet, out)?;
     let freshness = if args.cached { Freshness::Cached } else { Freshness::Exact };
     let asked = Asked { path, socket: &socket, directory: &directory, freshness, keys: !args.no_keys };
+    wait(&mut client, &asked);
     let mut labels = Labels::default();
     let is_whole = each_page(&mut client, &asked, |entry, head| {
         table.add(&Record::of(entry, &origin, head, &mut labels)).map_err(written)
@@ -82,6 +84,17 @@ struct Asked<'a> {
     directory: &'a OwnedFd,
     freshness: Freshness,
     keys: bool,
+}
+
+/// Who waits at a terminal sees how far it is; whatever goes wrong is told when it is asked for.
+fn wait(client: &mut Client, asked: &Asked<'_>) {
+    if asked.freshness == Freshness::Cached || !io::stderr().is_terminal() {
+        return;
+    }
+    let question = Question { freshness: asked.freshness, progress: true, ..Question::plain() };
+    let (mut working, name) = (Working::default(), message::path_text(asked.path));
+    let _ = client.ask_and_wait(asked.directory.as_fd(), &question, |so_far| working.show(&name, so_far), |_| {});
+    working.end();
 }
 
 /// Gives all directories to `add`, with the head of their page, a page at a time; true when nothing was left out.
