@@ -99,7 +99,7 @@ struct Other(Asker);
 
 impl Viewer for Other {
     fn may_list(&self, _: NodeId, access: &Access) -> bool {
-        self.0.may_list(access, || None)
+        self.0.may_list(access, || None::<Vec<u8>>)
     }
 
     fn access_now(&self, id: NodeId) -> Option<Access> {
