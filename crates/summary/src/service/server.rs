@@ -432,7 +432,11 @@ pub(super) struct Reached<'a> {
 impl<'a> Reached<'a> {
     /// Lets all others have their turn, then goes on with what is stored by then; nothing where the directory is gone.
     pub(super) fn give_way(self) -> Option<Self> {
-        self.anew(|shared| Held::Shared(shared.shared()))
+        self.anew(|shared| {
+            // A lock that is given back is taken again before who waits for it wakes up.
+            shared.give_way();
+            Held::Shared(shared.shared())
+        })
     }
 
     /// The same for who notes something, but for others' turn where nobody else is told anything anyway.

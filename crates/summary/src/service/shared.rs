@@ -237,7 +237,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     }
 
     /// Lets those go first who wait now.
-    fn give_way(&self) {
+    pub(super) fn give_way(&self) {
         let waiting = lock(&self.waiting);
         let given = self.nobody_waits.wait_timeout_while(waiting, GIVE_WAY, |waiting| *waiting > 0);
         drop(given.unwrap_or_else(PoisonError::into_inner));
