@@ -44,6 +44,9 @@ struct Tree {
     always_loses: AtomicBool,
     is_silent: AtomicBool,
     surveys: AtomicU64,
+    /// How many seconds a survey takes.
+    survey_takes: AtomicU64,
+    hands: OnceLock<Arc<Hands>>,
     /// At the next survey others ask, and something changes.
     asks: AtomicBool,
     asked: Mutex<Vec<JoinHandle<Answer>>>,
@@ -166,6 +169,8 @@ impl Directories for Tree {
 
     fn survey(&self, _: u64, _: &[u64], tell: Tell<'_>) -> io::Result<()> {
         self.surveys.fetch_add(1, Ordering::SeqCst);
+        let hands = self.hands.get().expect("a clock");
+        hands.0.fetch_add(Self::count(&self.survey_takes), Ordering::SeqCst);
         let files = self.files.lock().expect("no panic").clone();
         if self.asks.swap(false, Ordering::SeqCst)
             && let Some(shared) = self.shared.get().and_then(Weak::upgrade)
@@ -219,6 +224,7 @@ fn tree() -> (Arc<Tree>, Arc<Hands>, Arc<SharedTree>) {
     tree.files.lock().expect("no panic").extend((ROOT..=DIRECTORIES).map(|ino| (ino, 10)));
     let (store, told, hands) = (Store::in_memory().expect("a store"), Told(Arc::clone(&tree)), Arc::<Hands>::default());
     let summaries = Summaries::open(store, (Arc::clone(&tree), told), id(ROOT), b"tree").expect("summaries");
+    assert!(tree.hands.set(Arc::clone(&hands)).is_ok(), "once");
     let shared = Arc::new(Shared::new(summaries.with_clock(hands.clone())));
     shared.catch_up(|_, done| done.expect("it is known"));
     assert!(tree.shared.set(Arc::downgrade(&shared)).is_ok(), "once");
@@ -341,4 +347,22 @@ fn what_nobody_tells_is_harvested_as_soon_as_it_is_found() {
     assert_eq!(shared.tend(timeout, budget).expect("no error").0, Tended::All(1), "and read");
     let stored = shared.answer(id(ROOT), Freshness::Cached).expect("what is stored");
     assert_eq!(stored.totals.sums.files, tree.all());
+}
+
+/// Also where finding it takes longer than the time after which it is to be found again; and where that is none.
+#[test]
+fn what_took_long_to_be_found_is_harvested_before_it_is_searched_again() {
+    for timeout in [0, 30] {
+        let (tree, _, shared) = tree();
+        tree.is_silent.store(true, Ordering::SeqCst);
+        tree.survey_takes.store(40, Ordering::SeqCst);
+        let mut tend = || shared.tend(timeout, Budget { directories: 0 }).expect("no error").0;
+        for ino in [2, 4] {
+            let searches = Tree::count(&tree.surveys);
+            tree.hands.get().expect("a clock").0.fetch_add(30, Ordering::SeqCst);
+            tree.change(ino);
+            assert_eq!((tend(), tend()), (Tended::Some(0), Tended::All(1)), "every {timeout} s");
+            assert_eq!(Tree::count(&tree.surveys), searches + 1, "every {timeout} s");
+        }
+    }
 }

@@ -72,6 +72,11 @@ impl<T> Gated<T> {
         (inner, Shut(self))
     }
 
+    /// Whether one looks through all: who waits to be alone can't go first meanwhile.
+    pub(super) fn is_shut(&self) -> bool {
+        self.is_shut.try_lock().is_ok_and(|is_shut| *is_shut)
+    }
+
     fn turn(&self) -> MutexGuard<'_, bool> {
         let turn = self.opens.wait_while(self.lock(), |is_shut| *is_shut);
         turn.unwrap_or_else(PoisonError::into_inner)
@@ -117,6 +122,7 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(gated.try_read().as_deref(), Some(&1));
             assert!(gated.try_write().is_none() && gated.write_unless_shut().is_none());
+            assert!(gated.is_shut());
             thread::yield_now();
         }
         drop(read);
@@ -124,6 +130,6 @@ mod tests {
         drop(shut);
         others.into_iter().for_each(|other| other.join().expect("it ends"));
         assert_eq!(*gated.read(), 12);
-        assert!(gated.try_write().is_some() && gated.write_unless_shut().is_some());
+        assert!(!gated.is_shut() && gated.try_write().is_some() && gated.write_unless_shut().is_some());
     }
 }

@@ -13,6 +13,8 @@ use crate::{access::Asker, identity::NodeId, summaries::Freshness};
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// So many harvests may go on by themselves at a time.
 const GOING_MAX: usize = 16;
+/// And so many for one who does not see all.
+const GOING_EACH_MAX: usize = 4;
 
 /// How far a harvest has got that somebody waits for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,7 +111,8 @@ impl AllGoing {
         if let Some((_, going)) = same {
             return Some((Arc::clone(going), None));
         }
-        if all.len() >= GOING_MAX {
+        let of_that_one = all.iter().filter(|((.., asker), _)| *asker == question.2).count();
+        if all.len() >= GOING_MAX || (question.2.is_some() && of_that_one >= GOING_EACH_MAX) {
             return None;
         }
         let going = Arc::<Going>::default();
@@ -141,4 +144,23 @@ impl Drop for Ending {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_takes_all_harvests_that_go_on_by_themselves() {
+        let all = Arc::<AllGoing>::default();
+        let join = |uid: Option<u32>| {
+            let asker = uid.map(|uid| Asker::User { uid, groups: vec![uid] });
+            all.join((NodeId::default(), Freshness::Synced, asker)).map(|(_, ending)| ending)
+        };
+        let of_one: Vec<_> = (0..GOING_EACH_MAX).map(|_| join(Some(1000)).expect("it begins")).collect();
+        assert!(join(Some(1000)).is_none());
+        assert!(join(Some(1001)).is_some() && join(None).is_some());
+        drop(of_one);
+        assert!(join(Some(1000)).is_some());
+    }
 }

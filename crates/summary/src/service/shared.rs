@@ -236,8 +236,11 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         }
     }
 
-    /// Lets those go first who wait now.
+    /// Lets those go first who wait now, and can.
     pub(super) fn give_way(&self) {
+        if self.tracked.is_shut() {
+            return;
+        }
         let waiting = lock(&self.waiting);
         let given = self.nobody_waits.wait_timeout_while(waiting, GIVE_WAY, |waiting| *waiting > 0);
         drop(given.unwrap_or_else(PoisonError::into_inner));
@@ -394,7 +397,8 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             let answer = tracked.query_within(id, Freshness::Exact, &mut Asking::by(seen), &|| patience.is_over())?;
             tracked.take_due_aside();
             match answer {
-                Some(answer) if freshness == Freshness::Synced && is_exact => {
+                // One that goes on changing didn't settle.
+                Some(answer) if freshness == Freshness::Synced && is_exact && answer.checked_at.is_some() => {
                     return Ok((Answer { is_exact, checked_at, age: 0, ..answer }, Held::Alone(tracked)));
                 }
                 Some(answer) => return Ok((answer, Held::Alone(tracked))),
@@ -407,6 +411,11 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             if patience.is_over() {
                 break;
             }
+        }
+        if patience.until.is_none() {
+            // Only who set a time is told that it is up.
+            self.wait_until_ready();
+            return self.query(id, freshness, alone, seen);
         }
         let tracked = self.shared();
         Ok((tracked.late(id, seen)?, Held::Shared(tracked)))
@@ -445,7 +454,9 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             let readings = tracked.readings();
             began.fetch_min(readings, Ordering::Relaxed);
             let read = readings.saturating_sub(began.load(Ordering::Relaxed));
-            let slot = tracked.ledger().nodes.find(id);
+            let nodes = &tracked.ledger().nodes;
+            // What is unsure would have to be looked at, each second.
+            let slot = nodes.find(id).filter(|&slot| seen.is_none() || !nodes.may_be_unsure(slot));
             // How much is read of what is hidden isn't told.
             if slot.is_some_and(|slot| !tracked.hides_below(slot, seen).unwrap_or(true)) {
                 *last = Progress { read, left: tracked.left_below(id, seen).unwrap_or(0) as u64 };

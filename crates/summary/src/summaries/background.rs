@@ -66,7 +66,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.suspect_unsettled(self.now_millis())?;
         if !self.is_tending {
             // Since the last time that was asked, not since the last harvest: who changes much is harvested more often.
-            let is_to_be_asked = self.has_silent_changes() && now - self.asked_at >= timeout;
+            // And what was found last is harvested first, however long finding it took.
+            let is_time = now - self.asked_at >= timeout && !self.was_asked_to_tend;
+            let is_to_be_asked = self.has_silent_changes() && is_time;
             if is_to_be_asked {
                 self.fall_behind_in_silence();
                 self.was_asked_to_tend = true;

@@ -59,8 +59,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let nodes = &mut self.ledger.nodes;
         let mut ways = Set::default();
         for slot in nodes.all().filter(|&slot| nodes.counts(slot).1 > self.heard) {
-            // All above one that is on a way are on it, too.
-            let _ = nodes.upwards(slot).skip(1).try_for_each(|at| ways.insert(at).then_some(()));
+            // All above one that is on a way are on it, too. So is what was read: it may have been closed between its facts and its entries.
+            let _ = nodes.upwards(slot).try_for_each(|at| ways.insert(at).then_some(()));
         }
         let sure = ways.into_iter().filter(|&at| !nodes.is_unsure(at));
         self.unheard.extend(sure);
@@ -80,7 +80,6 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Takes that in.
     pub fn catch_up(&mut self, missed: Missed) -> Result<(), SummaryError> {
         self.searches += 1;
-        self.be_sure_of_ways();
         self.begin_catching_up();
         let (time, now) = missed.began;
         let settling = self.directories.settling_seconds();
@@ -103,6 +102,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         // Of names that were lost meanwhile nobody told either.
         self.watch_lost_names()?;
         self.caught_up_to = Some(missed.caught_up_to);
+        self.be_sure_of_ways();
         (self.is_behind, self.are_declared_anew, self.may_be_set_back) = (false, false, false);
         self.end_catching_up();
         // Nothing was read meanwhile.

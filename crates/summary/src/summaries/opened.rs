@@ -177,6 +177,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.may_be_set_back = opened.is_known;
         if opened.is_known {
             self.fall_behind();
+            // Which directories may have been closed isn't stored.
+            self.heard = 0;
+            self.doubt_ways_to_what_was_read();
         }
         (self.caught_up_to, self.is_tending, self.to_tend) = (Some(opened.caught_up_to), false, Vec::new());
         self.open_all()?;

@@ -109,6 +109,20 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             if !nodes.may_be_outdated(at) {
                 continue;
             }
+            if let Some(viewer) = seen
+                && looks
+                && nodes.is_dirty(at)
+                && nodes.is_unsure(at)
+            {
+                // It is read in any case, and then it is known: a look at each would take as long as reading, and nobody could be let in
+                // between.
+                each(at);
+                let record = self.ledger.record(at)?;
+                if record.harvested == 0 || viewer.may_list(nodes.id(at), &record.access) {
+                    left.extend(nodes.children(at));
+                }
+                continue;
+            }
             if self.shows(slot, at, seen)? {
                 if nodes.is_dirty(at) {
                     each(at);

@@ -36,9 +36,12 @@ struct Homes {
 
 impl Homes {
     fn change_all(&self) {
+        self.happen(Happened::CREATE);
+    }
+
+    fn happen(&self, happened: Happened) {
         let all = SHOWN.chain(HIDDEN).map(id);
-        let change = |id| Change { directory: Some(id), object: None, happened: Happened::CREATE };
-        lock(&self.told).extend(all.map(change));
+        lock(&self.told).extend(all.map(|id| Change { directory: Some(id), object: None, happened }));
     }
 
     /// How many of these were read since this was asked last.
@@ -93,9 +96,15 @@ impl Tracker for Told {
     fn start_anew(&self) {}
 }
 
-/// Somebody whom nothing belongs to.
+/// Somebody whom nothing belongs to, and how often was looked who may look into a directory.
 #[derive(Clone, Debug)]
-struct Other(Asker);
+struct Other(Asker, Arc<AtomicU64>);
+
+impl Other {
+    fn new() -> Other {
+        Other(Asker::User { uid: 1000, groups: vec![1000] }, Arc::default())
+    }
+}
 
 impl Viewer for Other {
     fn may_list(&self, _: NodeId, access: &Access) -> bool {
@@ -103,6 +112,7 @@ impl Viewer for Other {
     }
 
     fn access_now(&self, id: NodeId) -> Option<Access> {
+        self.1.fetch_add(1, Ordering::SeqCst);
         Some(access(id.ino))
     }
 
@@ -128,7 +138,7 @@ fn when_a_question_is_answered_tells_nothing_of_what_is_hidden() {
     shared.catch_up(|_, done| done.expect("it is known"));
     let (shown, hidden) = (SHOWN.count(), HIDDEN.count());
     assert_eq!(homes.take_read(), [shown, hidden]);
-    let other = Other(Asker::User { uid: 1000, groups: vec![1000] });
+    let other = Other::new();
     for freshness in [Freshness::Exact, Freshness::Synced] {
         homes.change_all();
         let mut patience = Patience::of(Some(Duration::from_secs(100_000)));
@@ -150,4 +160,42 @@ fn when_a_question_is_answered_tells_nothing_of_what_is_hidden() {
         shared.answer_within(id(ROOT), freshness, &mut patience).expect("an answer");
         assert_eq!(homes.take_read(), [0, hidden], "{freshness:?}");
     }
+}
+
+/// A look would take as long as reading, and nobody is let in between.
+#[test]
+fn what_is_read_in_any_case_is_not_looked_at_before() {
+    let homes = Arc::<Homes>::default();
+    let (store, told) = (Store::in_memory().expect("a store"), Told(Arc::clone(&homes)));
+    let tracked = Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries");
+    let shared = Arc::new(Shared::new(tracked));
+    shared.catch_up(|_, done| done.expect("it is known"));
+    assert_eq!(homes.take_read(), [SHOWN.count(), HIDDEN.count()]);
+    homes.happen(Happened::ATTRIB | Happened::ON_DIRECTORY);
+    let other = Other::new();
+    let answer = shared.query(id(ROOT), Freshness::Exact, false, Some(&other)).expect("an answer").0;
+    assert!(answer.is_exact, "{answer:?}");
+    assert_eq!((homes.take_read(), other.1.load(Ordering::SeqCst)), ([SHOWN.count(), 0], 0));
+}
+
+/// However many harvests go on by themselves.
+#[test]
+fn who_set_no_time_is_not_told_that_it_is_up() {
+    let homes = Arc::<Homes>::default();
+    let (store, told) = (Store::in_memory().expect("a store"), Told(Arc::clone(&homes)));
+    let tracked = Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries");
+    let shared = Arc::new(Shared::new(tracked));
+    shared.catch_up(|_, done| done.expect("it is known"));
+    let mut going = Vec::new();
+    while let Some(one) = shared.going.join((id(CLOSED), Freshness::Synced, None)) {
+        going.push(one);
+    }
+    homes.change_all();
+    let mut tell = |_: Progress| {};
+    let mut patience = Patience { until: None, tell: Some(&mut tell) };
+    let answer = shared.answer_within(id(ROOT), Freshness::Exact, &mut patience).expect("an answer");
+    assert!(answer.is_exact && answer.late.is_none(), "{answer:?}");
+    homes.change_all();
+    let late = shared.answer_within(id(ROOT), Freshness::Exact, &mut Patience::of(Some(Duration::ZERO)));
+    assert!(late.expect("what is stored").late.is_some());
 }
