@@ -41,6 +41,28 @@ fn a_user_has_a_view_of_ones_own() {
     finish(&mut command, 0);
 }
 
+/// The helper that mounts for others than root is a package of its own.
+#[test]
+fn a_user_without_the_helper_is_told_which() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let (root, dir) = place(&image);
+    for folder in [&root, &dir] {
+        fs::create_dir_all(folder).expect("a folder");
+    }
+    run(Command::new("chown").arg("65534:65534").arg(&root).arg(&dir));
+    let [tool, setpriv] = ["onesweep", "setpriv"].map(|name| image.beside(name));
+    crate::run::copy_program(&crate::run::program(), &tool);
+    // Where nobody cares for devices, /dev/fuse is root's alone.
+    let script = "mknod -m 666 \"$1\" c 10 229 && mount --bind \"$1\" /dev/fuse && cp \"$(command -v setpriv)\" \"$2\" && \
+        mount -t tmpfs none /usr/bin && shift && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(image.beside("fuse")).arg(&setpriv);
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+    let out = finish(command.arg(&tool).arg("view").args([&root, &dir]), 2);
+    assert!(text(&out.stderr).contains("install the package fuse3"), "{}", text(&out.stderr));
+}
+
 /// By the words of `--allow-other`, and of whoever runs the machine.
 #[test]
 fn others_see_the_view_of_a_user_where_both_allow_it() {

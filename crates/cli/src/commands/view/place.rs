@@ -75,6 +75,14 @@ fn lies_in(inner: &Path, outer: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
+/// Whether there is the helper of FUSE that mounts for others than root, by one of its names.
+pub(super) fn can_mount_for_users() -> bool {
+    let places = ["", "/sbin/", "/bin/"]
+        .into_iter()
+        .flat_map(|place| ["fusermount3", "fusermount"].map(|name| format!("{place}{name}")));
+    places.into_iter().any(|helper| Command::new(helper).arg("-h").stdin(Stdio::null()).output().is_ok())
+}
+
 /// Takes a view away, whether somebody uses it or nobody serves it.
 pub(super) fn detach(place: &Path) -> io::Result<()> {
     let done = mounting::detach(place);

@@ -2,6 +2,7 @@
 
 use std::{io, path::Path, sync::mpsc, thread, time::Duration};
 
+use onesweep_sys::user;
 use onesweep_view::{ahead::Figures, mount::View};
 use signal_hook::iterator::Signals;
 
@@ -21,6 +22,12 @@ pub(in crate::commands) fn refused(dir: &Path, error: &io::Error) -> Failure {
     }
     if error.kind() == io::ErrorKind::NotFound && !Path::new("/proc/self").exists() {
         return Failure::could_not_run(dir, "show the tree there", "there is no /proc; mount it");
+    }
+    // Where a folder of PATH can't be searched, that it isn't there is told so, too.
+    let is_missing = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
+    if is_missing && user::effective_uid() != 0 && !place::can_mount_for_users() {
+        let why = "who isn't root needs fusermount3 for it; install the package fuse3";
+        return Failure::could_not_run(dir, "show the tree there", why);
     }
     if error.raw_os_error().is_none() && error.kind() == io::ErrorKind::PermissionDenied {
         let why = "other users may look only if /etc/fuse.conf says user_allow_other";
