@@ -226,6 +226,12 @@ impl Fanotify {
         Ok(Fanotify { shared, drainer: Some(drainer) })
     }
 
+    /// As if the kernel had told that something happened in a directory.
+    #[cfg(test)]
+    pub(crate) fn tell(&self, directory: NodeId) {
+        self.shared.lock().add((Some(directory), None), Happened::MODIFY);
+    }
+
     /// For who moves blocks of files.
     pub fn moves(&self) -> Moves {
         Moves(Arc::downgrade(&self.shared))

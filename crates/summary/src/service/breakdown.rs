@@ -9,6 +9,7 @@ use super::{
     looking::LOOKS_MAX,
     protocol::{Name, Question, Refusal},
     server::{Reached, Server, refusal},
+    ways::Ways,
 };
 use crate::{
     access::Asker,
@@ -145,7 +146,7 @@ impl Server {
             let volumes = self.volumes();
             let reached = self.reach(&volumes, (asker, question), file)?;
             let (reached, seen) = counted(reached, asker, at)?;
-            breakdown(&reached, one, seen)?
+            breakdown(&reached, asker, (at, one), seen)?
         };
         breakdown.shares.iter_mut().for_each(|share| name_it(share, one.by));
         if let (Source::Command(command), Asker::Everything, true) = (&one.source, asker, breakdown.unknown > 0) {
@@ -173,8 +174,14 @@ pub(super) struct Ranked {
     is_cut: bool,
 }
 
-/// What a directory comes to, in that order. Files are named by where they are below it.
-pub(super) fn ranked(reached: &Reached<'_>, top: Slot, one: &Declaration, tally: Tally) -> Result<Ranked, Refusal> {
+/// What a directory comes to by the summary that stands there, in that order. Files are named by where they are below it.
+pub(super) fn ranked(
+    ways: &mut Ways<'_>,
+    top: Slot,
+    (at, one): (usize, &Declaration),
+    tally: Tally,
+) -> Result<Ranked, Refusal> {
+    let reached = ways.reached;
     let Tally { mut entries, mut other, is_cut, .. } = tally;
     if is_cut && one.by != By::Command && one.rule.merge == Merge::Sum {
         // What of a key was left out below may be less than what is taken off for links above.
@@ -199,7 +206,12 @@ pub(super) fn ranked(reached: &Reached<'_>, top: Slot, one: &Declaration, tally:
             Merge::Files => {
                 let directory =
                     u32::try_from(amounts[1]).map_err(|_| Refusal::Failed("the store is damaged".to_owned()))?;
-                let mut path = below(reached, top, Slot(directory))?;
+                let directory = Slot(directory);
+                // Since it was counted the number may have become another's, or the directory may have been closed.
+                if reached.turns > 0 && !holds(ways, (top, directory), at, &key)? {
+                    continue;
+                }
+                let mut path = below(reached, top, directory)?;
                 if !path.is_empty() {
                     path.push(b'/');
                 }
@@ -215,10 +227,34 @@ pub(super) fn ranked(reached: &Reached<'_>, top: Slot, one: &Declaration, tally:
     Ok(Ranked { shares, other: has_other.then(|| Value::of(one, other)), is_cut })
 }
 
-fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Breakdown, Refusal> {
-    let Seen { tally, is_partial, unknown: unknown_in } = seen;
+/// Whether a file of the summary that stands there still is in a directory below another one, which the asker may list.
+fn holds(ways: &mut Ways<'_>, (top, directory): (Slot, Slot), at: usize, file: &[u8]) -> Result<bool, Refusal> {
+    let ledger = ways.reached.tracked.ledger();
+    let nodes = &ledger.nodes;
+    if !nodes.is_used(directory) || !nodes.contains(top, directory) || !ways.is_open(directory)? {
+        return Ok(false);
+    }
+    let parts = ledger.parts(directory).map_err(|error| refusal(SummaryError::Store(error)))?;
+    Ok(parts.get(at).is_some_and(|part| part.own.entries.contains_key(file)))
+}
+
+fn breakdown(
+    reached: &Reached<'_>,
+    asker: &Asker,
+    (at, one): (usize, &Declaration),
+    seen: Seen,
+) -> Result<Breakdown, Refusal> {
+    let Seen { tally, is_partial, unknown } = seen;
+    let mut ways = Ways::new(reached, asker, false);
+    let mut unknown_in = Vec::new();
+    for slot in unknown {
+        // It may have been closed since it was counted.
+        if reached.turns == 0 || ways.is_open(slot)? {
+            unknown_in.push(Name::of(&below(reached, reached.slot, slot)?));
+        }
+    }
     let (head, unknown) = (reached.head(0, is_partial), tally.unknown);
-    let Ranked { shares, other, is_cut } = ranked(reached, reached.slot, one, tally)?;
+    let Ranked { shares, other, is_cut } = ranked(&mut ways, reached.slot, (at, one), tally)?;
     Ok(Breakdown {
         summary: one.name.clone(),
         by: one.by,
@@ -234,10 +270,7 @@ fn breakdown(reached: &Reached<'_>, one: &Declaration, seen: Seen) -> Result<Bre
         other,
         more: is_cut,
         unknown: unknown.max(0) as u64,
-        unknown_in: unknown_in
-            .into_iter()
-            .map(|slot| Ok(Name::of(&below(reached, reached.slot, slot)?)))
-            .collect::<Result<_, _>>()?,
+        unknown_in,
         unknown_why: None,
     })
 }

@@ -3,9 +3,11 @@
 //! So an inode with names in several of them counts in each, and others have their turn while they are looked at.
 
 use super::{
+    left_out::left_out_by_now,
     looking::{LOOKS_MAX, Look, Looking},
     protocol::{Head, Question, Refusal, Row},
     server::{Held, MOST, Reached, TOO_MUCH},
+    ways::Ways,
 };
 use crate::{access::Asker, identity::NodeId, nodes::Slot, view::Line};
 
@@ -14,6 +16,8 @@ struct Entered {
     id: NodeId,
     name: Vec<u8>,
     line: Line,
+    /// So often others had had their turn when it was known last that it may be listed, and all on the way to it.
+    known_at: u64,
     /// Those in it that aren't done, the last first.
     children: Vec<(Vec<u8>, NodeId)>,
 }
@@ -28,10 +32,12 @@ pub(super) fn each_alone(
     let mut looks = LOOKS_MAX;
     let looking = Looking::at(&reached, reached.slot, true);
     let (mut reached, looking) = looking.go_through(reached, asker, &mut looks)?;
-    let Look { line, is_partial, is_denied } = looking.look(&reached)?;
+    let Look { line, is_partial, is_denied } = looking.look(&reached).ok_or(Refusal::NotTracked)?;
     let leads_out = line.totals.sums.freed_blocks < line.totals.sums.blocks;
     let mut left = MOST.lines - 1;
     let depth = if is_denied { 0 } else { question.depth };
+    let is_open = may_list(&reached, asker, line.slot)?;
+    let depth = if is_open { depth } else { 0 };
     let mut way = vec![enter(&reached, (Vec::new(), line), depth, &mut left)?];
     let mut done: Vec<(NodeId, Vec<u8>, Line)> = Vec::new();
     while let Some(at) = way.last_mut() {
@@ -39,13 +45,18 @@ pub(super) fn each_alone(
             done.extend(way.pop().map(|Entered { id, name, line, .. }| (id, name, line)));
             continue;
         };
-        let nodes = &reached.tracked.ledger().nodes;
-        let is_in = |slot: &Slot| nodes.parent(*slot).is_some_and(|parent| nodes.id(parent) == at.id);
-        let Some(slot) = nodes.find(child).filter(is_in) else { continue };
+        let Some(slot) = child_of(&reached, asker, at, child)? else { continue };
         let look;
         (reached, look) = Looking::at(&reached, slot, true).finish(reached, asker, &mut looks)?;
+        // It may be gone by now.
+        let Some(look) = look else { continue };
+        // It may have been closed while what is below was looked at, and any on the way to it.
+        let is_open = match at.known_at == reached.turns {
+            true => may_list(&reached, asker, look.line.slot)?,
+            false => Ways::new(&reached, asker, false).is_open(look.line.slot)?,
+        };
         let below = way.len() as u32;
-        let depth = if look.is_denied { 0 } else { question.depth.saturating_sub(below) };
+        let depth = if look.is_denied || !is_open { 0 } else { question.depth.saturating_sub(below) };
         way.push(enter(&reached, (name, Line { depth: below, ..look.line }), depth, &mut left)?);
     }
     let since = question.since.filter(|_| !is_partial);
@@ -59,7 +70,7 @@ pub(super) fn each_alone(
         let lines: Vec<Line> = done.iter().map(|(_, _, line)| line.clone()).collect();
         reached.remember_largest(&lines)?;
     }
-    let left_out = reached.left_out(&looking.hidden(&reached))?;
+    let left_out = left_out_by_now(&reached, asker, &looking.hidden(&reached))?;
     let mut rows = Vec::with_capacity(done.len());
     for (_, name, line) in done {
         let mut row = Row::of(&line, &name, is_partial);
@@ -70,6 +81,24 @@ pub(super) fn each_alone(
         rows.push(row);
     }
     Ok((Head { leads_out, left_out, ..reached.head(rows.len(), is_partial) }, rows))
+}
+
+/// One of the directories in another one, where it still lies there and the asker still comes to it.
+fn child_of(reached: &Reached<'_>, asker: &Asker, at: &mut Entered, child: NodeId) -> Result<Option<Slot>, Refusal> {
+    let nodes = &reached.tracked.ledger().nodes;
+    let Some(slot) = nodes.find(child) else { return Ok(None) };
+    let Some(parent) = nodes.parent(slot).filter(|&parent| nodes.id(parent) == at.id) else { return Ok(None) };
+    if at.known_at != reached.turns {
+        if !Ways::new(reached, asker, false).is_open(parent)? {
+            return Ok(None);
+        }
+        at.known_at = reached.turns;
+    }
+    Ok(Some(slot))
+}
+
+fn may_list(reached: &Reached<'_>, asker: &Asker, slot: Slot) -> Result<bool, Refusal> {
+    Ok(reached.may_list(asker, slot, &reached.record(slot)?.access))
 }
 
 fn enter(
@@ -89,5 +118,5 @@ fn enter(
         }
         children.sort_unstable_by(|one, other| other.cmp(one));
     }
-    Ok(Entered { id: nodes.id(line.slot), name, line, children })
+    Ok(Entered { id: nodes.id(line.slot), name, line, known_at: reached.turns, children })
 }

@@ -37,8 +37,9 @@ impl Server {
             // Others change what is stored meanwhile, and then nothing can be noted.
             reached.remember(slot)?;
         }
-        let (mut reached, Look { line, is_partial: partial, .. }) = looking.finish(reached, asker, &mut looks)?;
-        let points = if partial { Vec::new() } else { reached.points(line.slot)? };
+        let (mut reached, look) = looking.finish(reached, asker, &mut looks)?;
+        let Look { is_partial: partial, .. } = look.ok_or(Refusal::NotTracked)?;
+        let points = if partial { Vec::new() } else { reached.points(reached.slot)? };
         Ok(Growth { path: path_in(&reached)?, partial, points })
     }
 }

@@ -23,7 +23,7 @@ use super::{
     protocol::{Figures, Name, Question, Refusal, Row},
     server::{Reached, Server},
 };
-use crate::{access::Asker, nodes::Slot, totals::Sums};
+use crate::{access::Asker, identity::NodeId, nodes::Slot, totals::Sums};
 
 /// By what directories are the largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,17 +158,19 @@ impl Server {
     ) -> Result<Listing, Refusal> {
         let volumes = self.volumes();
         let reached = self.reach(&volumes, (asker, question), file)?;
-        let is_open =
-            *asker == Asker::Everything || reached.may_list(asker, reached.slot, &reached.record(reached.slot)?.access);
+        let is_open = reached.may_list(asker, reached.slot, &reached.record(reached.slot)?.access);
         let mut looks = LOOKS_MAX;
         let (reached, largest, rest) = match children_by {
             Some((limit, measure)) if is_open => largest(reached, asker, (limit, measure), &mut looks)?,
             _ => (reached, Vec::new(), Rest::default()),
         };
         let looking = Looking::at(&reached, reached.slot, true);
-        let (reached, Look { line, is_partial, is_denied }) = looking.finish(reached, asker, &mut looks)?;
-        let row = Row::of(&line, &reached.record(line.slot)?.name, is_partial);
-        // It may have been closed meanwhile.
+        let (reached, look) = looking.finish(reached, asker, &mut looks)?;
+        let Look { line, is_partial, is_denied } = look.ok_or(Refusal::NotTracked)?;
+        let record = reached.record(line.slot)?;
+        let row = Row::of(&line, &record.name, is_partial);
+        // It may have been closed meanwhile, also since it was looked at itself.
+        let is_denied = is_denied || !reached.may_list(asker, line.slot, &record.access);
         let (children, rest) = if is_denied { Default::default() } else { (children(&reached, asker, largest)?, rest) };
         let head = reached.head(1, is_partial);
         let top = top_of(&reached)?;
@@ -202,12 +204,14 @@ impl Server {
 /// One of the largest directories.
 struct Kept {
     measured: i64,
+    /// Its number may be another's when it is told of.
+    id: NodeId,
     look: Look,
 }
 
 impl Kept {
-    fn key(&self) -> (Reverse<i64>, Slot) {
-        (Reverse(self.measured), self.look.line.slot)
+    fn key(&self) -> (Reverse<i64>, Slot, NodeId) {
+        (Reverse(self.measured), self.look.line.slot, self.id)
     }
 }
 
@@ -237,20 +241,21 @@ fn largest<'a>(
     asker: &Asker,
     (limit, measure): (usize, Measure),
     looks: &mut usize,
-) -> Result<(Reached<'a>, Vec<Look>, Rest), Refusal> {
+) -> Result<(Reached<'a>, Vec<Kept>, Rest), Refusal> {
     let (mut kept, mut rest, mut count) = (BinaryHeap::new(), Sums::default(), 0);
-    let all: Vec<Slot> = reached.tracked.ledger().nodes.children(reached.slot).collect();
-    for child in all {
+    let nodes = &reached.tracked.ledger().nodes;
+    let all: Vec<NodeId> = nodes.children(reached.slot).map(|child| nodes.id(child)).collect();
+    for id in all {
         if *looks == 0 {
             reached = reached.give_way().ok_or(Refusal::NotTracked)?;
             *looks = LOOKS_MAX;
         }
-        if !is_in(&reached, child) {
-            continue;
-        }
+        let Some(child) = child(&reached, id) else { continue };
         let look;
         (reached, look) = Looking::at(&reached, child, false).finish(reached, asker, looks)?;
-        kept.push(Kept { measured: measure.of(&look.line.totals.sums), look });
+        // It may be gone by now.
+        let Some(look) = look else { continue };
+        kept.push(Kept { measured: measure.of(&look.line.totals.sums), id, look });
         if kept.len() > limit
             && let Some(Kept { look, .. }) = kept.pop()
         {
@@ -259,18 +264,17 @@ fn largest<'a>(
             count += 1;
         }
     }
-    let largest = kept.into_sorted_vec().into_iter().map(|kept| kept.look).collect();
-    Ok((reached, largest, Rest { count, total: Figures::of(&rest) }))
+    Ok((reached, kept.into_sorted_vec(), Rest { count, total: Figures::of(&rest) }))
 }
 
-/// Whether a directory is one of those in the one that was asked for.
-fn is_in(reached: &Reached<'_>, slot: Slot) -> bool {
+/// A directory, where it is one of those in the one that was asked for.
+fn child(reached: &Reached<'_>, id: NodeId) -> Option<Slot> {
     let nodes = &reached.tracked.ledger().nodes;
-    nodes.is_used(slot) && nodes.parent(slot) == Some(reached.slot)
+    nodes.find(id).filter(|&slot| nodes.parent(slot) == Some(reached.slot))
 }
 
 /// They are told of by name.
-fn children(reached: &Reached<'_>, asker: &Asker, largest: Vec<Look>) -> Result<Vec<Child>, Refusal> {
+fn children(reached: &Reached<'_>, asker: &Asker, largest: Vec<Kept>) -> Result<Vec<Child>, Refusal> {
     let nodes = &reached.tracked.ledger().nodes;
     let mut unreadable: HashMap<Slot, u64> = HashMap::new();
     for below in reached.unreadable(asker)? {
@@ -278,11 +282,8 @@ fn children(reached: &Reached<'_>, asker: &Asker, largest: Vec<Look>) -> Result<
         child.into_iter().for_each(|child| *unreadable.entry(child).or_default() += 1);
     }
     let mut children = Vec::with_capacity(largest.len());
-    for Look { line, is_partial: partial, is_denied: denied } in largest {
-        let slot = line.slot;
-        if !is_in(reached, slot) {
-            continue;
-        }
+    for Kept { id, look: Look { line, is_partial: partial, is_denied: denied }, .. } in largest {
+        let Some(slot) = child(reached, id) else { continue };
         let row = Row::of(&line, &reached.record(slot)?.name, partial);
         children.push(Child {
             name: row.name,

@@ -3,9 +3,11 @@
 use super::{
     protocol::Refusal,
     server::{Reached, refusal},
+    ways::Ways,
 };
 use crate::{
     access::Asker,
+    identity::NodeId,
     nodes::Slot,
     record::Access,
     summaries::SummaryError,
@@ -16,7 +18,7 @@ use crate::{
 };
 
 /// Directories, and inodes with several names, that are looked at before others have their turn: 15 to 60 ms.
-pub(super) const LOOKS_MAX: usize = 10_000;
+pub(super) const LOOKS_MAX: usize = if cfg!(test) { 2 } else { 10_000 };
 
 /// A directory as if it were asked for alone.
 pub(super) struct Look {
@@ -46,15 +48,16 @@ impl Looking {
         reached.count(asker, &mut self.pieces, &mut self.counted, looks)
     }
 
-    /// Goes on to the end, and lets others have their turn each time when that takes more looks than are left.
+    /// Goes on to the end, and lets others have their turn each time when that takes more looks than are left. What came out: see
+    /// [`look`](Self::look).
     pub(super) fn finish<'a>(
         self,
         reached: Reached<'a>,
         asker: &Asker,
         looks: &mut usize,
-    ) -> Result<(Reached<'a>, Look), Refusal> {
+    ) -> Result<(Reached<'a>, Option<Look>), Refusal> {
         let (reached, looking) = self.go_through(reached, asker, looks)?;
-        let look = looking.look(&reached)?;
+        let look = looking.look(&reached);
         Ok((reached, look))
     }
 
@@ -74,11 +77,11 @@ impl Looking {
         self.pieces.hidden().filter_map(|id| reached.tracked.ledger().nodes.find(id)).collect()
     }
 
-    /// What came out.
-    pub(super) fn look(&self, reached: &Reached<'_>) -> Result<Look, Refusal> {
-        let line = self.counted.line().ok_or(Refusal::NotTracked)?;
-        let is_denied = self.pieces.hides(reached.tracked.ledger().nodes.id(line.slot));
-        Ok(Look { line, is_partial: self.pieces.is_partial(), is_denied })
+    /// What came out, by the number that the directory has by now; `None` where it is gone, and another one may have its number.
+    pub(super) fn look(&self, reached: &Reached<'_>) -> Option<Look> {
+        let top = self.pieces.top();
+        let line = self.counted.line(reached.tracked.ledger().nodes.find(top)?)?;
+        Some(Look { line, is_partial: self.pieces.is_partial(), is_denied: self.pieces.hides(top) })
     }
 }
 
@@ -108,7 +111,20 @@ impl<'a> Reached<'a> {
         while !self.count(asker, pieces, counting, looks)? {
             self = self.give_way().ok_or(Refusal::NotTracked)?;
             *looks = LOOKS_MAX;
+            if !self.leads_to(asker, pieces.top())? {
+                pieces.close();
+            }
         }
         Ok(self)
+    }
+
+    /// Whether the asker comes to a directory by now. To the one that was asked for, in any case.
+    fn leads_to(&self, asker: &Asker, id: NodeId) -> Result<bool, Refusal> {
+        let nodes = &self.tracked.ledger().nodes;
+        match nodes.find(id) {
+            Some(slot) if slot == self.slot => Ok(true),
+            Some(slot) => nodes.parent(slot).map_or(Ok(false), |above| Ways::new(self, asker, false).is_open(above)),
+            None => Ok(false),
+        }
     }
 }

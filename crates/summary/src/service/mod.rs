@@ -8,6 +8,7 @@ mod eyes;
 mod gate;
 pub mod growth;
 pub mod http;
+mod left_out;
 pub mod listing;
 mod looking;
 pub mod pages;
@@ -17,6 +18,8 @@ pub mod protocol;
 pub mod reach;
 pub mod server;
 pub mod shared;
+#[cfg(test)]
+mod tests;
 pub(crate) mod ways;
 
 use std::path::PathBuf;

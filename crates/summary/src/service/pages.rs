@@ -230,7 +230,7 @@ impl<'a> Sight<'a> {
         let nodes = &self.reached.tracked.ledger().nodes;
         let top = self.reached.slot;
         let record = self.reached.record(slot)?;
-        let Look { line, is_partial, .. } = counted.looking.look(self.reached)?;
+        let Look { line, is_partial, .. } = counted.looking.look(self.reached).ok_or(Refusal::NotTracked)?;
         let keys = match counted.keys {
             Some((_, tallies)) => self.keys(slot, tallies)?,
             None => Vec::new(),
@@ -261,14 +261,14 @@ impl<'a> Sight<'a> {
     }
 
     /// A directory by all declared summaries.
-    fn keys(&self, slot: Slot, tallies: Tallies) -> Result<Vec<Keys>, Refusal> {
+    fn keys(&mut self, slot: Slot, tallies: Tallies) -> Result<Vec<Keys>, Refusal> {
         let declared = self.reached.tracked.ledger().declared();
         let declared = declared.iter().flat_map(|declared| declared.all());
         let mut all = Vec::new();
         for (summary, (one, tally)) in declared.zip(tallies.bounded()).enumerate() {
             if !tally.is_empty() {
                 let unknown = u64::try_from(tally.unknown).unwrap_or(0);
-                let Ranked { shares, other, .. } = ranked(self.reached, slot, one, tally)?;
+                let Ranked { shares, other, .. } = ranked(&mut self.ways, slot, (summary, one), tally)?;
                 all.push(Keys { summary, shares, other, unknown });
             }
         }

@@ -9,8 +9,9 @@ use std::os::fd::OwnedFd;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    left_out::DENIED,
     protocol::{Figures, Name, Question, Refusal},
-    server::{DENIED, Reached, Server},
+    server::{Reached, Server},
     ways::Ways,
 };
 use crate::{access::Asker, identity::NodeId, links::LinkKey, nodes::Slot};

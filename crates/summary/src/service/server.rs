@@ -1,7 +1,6 @@
 //! Answers on a Unix socket, to each user what `du` run by that user would print.
 
 use std::{
-    collections::HashSet,
     io::{self, BufRead, BufReader, BufWriter, Read, Write},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
@@ -23,11 +22,12 @@ use super::{
     budget::Budget,
     each_alone::each_alone,
     eyes::{Eyes, Glances},
+    left_out::left_out,
     listing::{LARGEST_MAX, Largest, Listing},
     pages::{Entry, PageHead},
     patience::{Patience, Progress},
     portions::{Piece, PortionHead},
-    protocol::{Beginning, Head, Inode, LEFT_OUT_MAX, LeftOut, Name, Question, Refusal, Row},
+    protocol::{Beginning, Head, Inode, Question, Refusal, Row},
     reach::Reach,
     shared::{self, Shared},
 };
@@ -47,10 +47,6 @@ use crate::{
     view::{MayList, Most, View, view_of_most},
 };
 
-/// Why a directory is left out that the asker may not list.
-pub(super) const DENIED: &str = "Permission denied";
-/// Names of a path that is told of what is left out, at most.
-const PATH_STEPS_MAX: usize = 256;
 /// What an answer takes, at most: its lines some 20 MiB, and each of these with others a quarter of a second, in which nothing can
 /// change.
 pub(super) const MOST: Most = Most { lines: 20_000, looks: 200_000, links: 20_000 };
@@ -288,7 +284,7 @@ impl Server {
                 _ => Err(Refusal::Failed(TOO_MUCH.to_owned())),
             };
         };
-        let left_out = reached.left_out(&hidden)?;
+        let left_out = left_out(&reached, &hidden)?;
         let mut rows = Vec::with_capacity(lines.len());
         for line in &lines {
             let name = if line.slot == reached.slot { Vec::new() } else { reached.record(line.slot)?.name };
@@ -353,8 +349,10 @@ impl Server {
         let access = tracked.record(slot).map_err(refusal)?.access;
         let is_shown = |viewer| is_shown(&tracked.ledger().nodes, (slot, slot), &access, viewer);
         let (is_denied, user) = (!seen.is_none_or(is_shown), asker.user());
-        let glances = Glances::default();
-        Ok(Reached { volume, shared: &served.shared, tracked, slot, answer, is_denied, user, glances })
+        let age = Duration::from_secs(u64::try_from(answer.age).unwrap_or(0));
+        let right_at = tracked.clock().passed().saturating_sub(age);
+        let (shared, glances) = (&*served.shared, Glances::default());
+        Ok(Reached { volume, shared, tracked, slot, answer, is_denied, user, glances, right_at, turns: 0 })
     }
 }
 
@@ -427,6 +425,10 @@ pub(super) struct Reached<'a> {
     /// Who asks, where that one doesn't see all.
     pub(super) user: Option<u32>,
     glances: Glances,
+    /// When what is told was right, by the clock that nobody sets.
+    right_at: Duration,
+    /// So often others have had their turn since.
+    pub(super) turns: u64,
 }
 
 impl<'a> Reached<'a> {
@@ -435,6 +437,8 @@ impl<'a> Reached<'a> {
         self.anew(|shared| {
             // A lock that is given back is taken again before who waits for it wakes up.
             shared.give_way();
+            #[cfg(test)]
+            super::tests::others_have_their_turn();
             Held::Shared(shared.shared())
         })
     }
@@ -448,12 +452,20 @@ impl<'a> Reached<'a> {
     }
 
     fn anew(self, hold: impl FnOnce(&'a SharedByAll) -> Held<'a>) -> Option<Self> {
-        let Reached { volume, shared, tracked, slot, answer, is_denied, user, glances } = self;
-        let id = tracked.ledger().nodes.id(slot);
+        let Reached { tracked, slot, answer, right_at, turns, .. } = self;
+        let (id, readings) = (tracked.ledger().nodes.id(slot), tracked.readings());
         drop(tracked);
-        let tracked = hold(shared);
+        let tracked = hold(self.shared);
         let slot = tracked.ledger().nodes.find(id)?;
-        Some(Reached { volume, shared, tracked, slot, answer, is_denied, user, glances })
+        let answer = match tracked.readings() == readings {
+            true => answer,
+            // What has moved from one directory to another may count twice, or not at all.
+            false => {
+                let age = tracked.clock().passed().saturating_sub(right_at).as_secs_f64().ceil() as i64;
+                Answer { is_exact: false, age: answer.age.max(age), ..answer }
+            }
+        };
+        Some(Reached { tracked, slot, answer, turns: turns + 1, ..self })
     }
 
     /// Whether the asker may list a directory.
@@ -482,26 +494,6 @@ impl<'a> Reached<'a> {
     /// The directories that could not be read, as far as the asker would come to them.
     pub(super) fn unreadable(&self, asker: &Asker) -> Result<Vec<Slot>, Refusal> {
         self.tracked.unreadable_for(self.slot, self.eyes(asker).seen()).map_err(refusal)
-    }
-
-    /// The directories that are hidden from the asker, and those that could not be read, as far as the asker would come to them.
-    pub(super) fn left_out(&self, hidden: &[Slot]) -> Result<Vec<LeftOut>, Refusal> {
-        let nodes = &self.tracked.ledger().nodes;
-        let denied = hidden.iter().map(|&slot| (slot, DENIED));
-        let is_hidden: HashSet<Slot> = hidden.iter().copied().collect();
-        let is_seen = |slot| !nodes.upwards(slot).take_while(|&at| at != self.slot).any(|at| is_hidden.contains(&at));
-        let unreadable =
-            self.tracked.unreadable(self.slot).filter(|(slot, _)| !is_hidden.contains(&self.slot) && is_seen(*slot));
-        let mut left_out = Vec::new();
-        for (slot, why) in denied.chain(unreadable).take(LEFT_OUT_MAX) {
-            // One that is deeper than a path can be isn't named.
-            if nodes.upwards(slot).take(PATH_STEPS_MAX + 1).count() <= PATH_STEPS_MAX {
-                let path = self.tracked.path(self.slot, slot).map_err(refusal)?.join(&b'/');
-                left_out.push(LeftOut { path: Name::of(&path), why: why.to_owned() });
-            }
-        }
-        left_out.sort();
-        Ok(left_out)
     }
 
     /// Why a directory could not be read.

@@ -7,7 +7,7 @@ use crate::{access::Asker, nodes::Slot};
 
 /// Ways down to directories, as far as they are known.
 pub(super) struct Ways<'a> {
-    reached: &'a Reached<'a>,
+    pub(super) reached: &'a Reached<'a>,
     asker: &'a Asker,
     /// The only one in which directories count.
     subvolume: Option<u64>,

@@ -1,7 +1,7 @@
 //! What one asker sees of a directory, counted a piece at a time: between two pieces others have their turn.
 //!
 //! Where very much is hidden, or is the asker's alone, each directory on the way to it is looked at. Each is counted as it is at its
-//! moment, and only where it still lies in the one by which it was come to.
+//! moment, and only where it still lies in the one by which it was come to, and the asker still comes to that.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,7 +10,7 @@ use crate::{
     identity::NodeId,
     ledger::Ledger,
     links::LinkKey,
-    nodes::Slot,
+    nodes::{Slot, SlotMap},
     record::Record,
     store::StoreError,
     totals::{Sums, Totals},
@@ -61,6 +61,11 @@ impl Pieces {
         Pieces { top, left, hidden: HashSet::new(), below: Vec::new(), own_links, links: BTreeSet::new() }
     }
 
+    /// The directory that is counted.
+    pub(crate) fn top(&self) -> NodeId {
+        self.top
+    }
+
     /// Something was left out.
     pub(crate) fn is_partial(&self) -> bool {
         !self.hidden.is_empty()
@@ -74,6 +79,13 @@ impl Pieces {
     /// A directory may not be listed.
     pub(crate) fn hides(&self, id: NodeId) -> bool {
         self.hidden.contains(&id)
+    }
+
+    /// The asker doesn't come to the directory any more: nothing else is looked at.
+    pub(crate) fn close(&mut self) {
+        self.hidden.insert(self.top);
+        (self.left, self.below) = (Vec::new(), Vec::new());
+        (self.own_links, self.links) = (None, BTreeSet::new());
     }
 
     /// Goes on for at most so many looks, which are taken off. Whether that was the last.
@@ -90,11 +102,20 @@ impl Pieces {
             *looks = looks.saturating_sub(1);
             has_some
         };
+        // So many are left of those that were come to before others had their turn, and this is known by now of the ways to them.
+        let (mut carried, mut ways) = (self.left.len(), SlotMap::default());
         while let Some(&(id, above)) = self.left.last() {
             if !take() {
                 return Ok(false);
             }
             self.left.pop();
+            let is_carried = self.left.len() < carried;
+            carried = carried.min(self.left.len());
+            if let (true, Some(above), Some(may_list)) = (is_carried, above, may_list)
+                && !self.still_leads_to(ledger, above, may_list, &mut ways)?
+            {
+                continue;
+            }
             let is_there = |slot: &Slot| {
                 above.is_none_or(|above| nodes.parent(*slot).is_some_and(|parent| nodes.id(parent) == above))
             };
@@ -139,6 +160,38 @@ impl Pieces {
         Ok(true)
     }
 
+    /// Whether the asker still comes to what is in a directory. What was closed on the way is hidden from now on.
+    fn still_leads_to(
+        &mut self,
+        ledger: &Ledger,
+        above: NodeId,
+        may_list: MayList<'_>,
+        known: &mut SlotMap<bool>,
+    ) -> Result<bool, StoreError> {
+        let nodes = &ledger.nodes;
+        let (Some(above), Some(top)) = (nodes.find(above), nodes.find(self.top)) else { return Ok(false) };
+        let (mut way, mut is_open) = (Vec::new(), false);
+        for at in nodes.upwards(above) {
+            if let Some(&is_known) = known.get(&at) {
+                is_open = is_known;
+                break;
+            }
+            way.push(at);
+            is_open = at == top;
+            if is_open {
+                break;
+            }
+        }
+        for at in way.into_iter().rev() {
+            if is_open && !may_list(at, &ledger.record(at)?.access) {
+                self.hidden.insert(nodes.id(at));
+                is_open = false;
+            }
+            known.insert(at, is_open);
+        }
+        Ok(is_open)
+    }
+
     fn look(
         &mut self,
         ledger: &Ledger,
@@ -177,7 +230,7 @@ fn keys<'a>(ledger: &Ledger, slot: Slot, record: &'a Record) -> impl Iterator<It
 /// Totals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counted {
-    top: Option<Slot>,
+    has_begun: bool,
     totals: Totals,
     own: Sums,
 }
@@ -185,20 +238,19 @@ pub(crate) struct Counted {
 impl Counted {
     /// Nothing yet.
     pub(crate) fn nothing() -> Counted {
-        Counted { top: None, totals: Totals::default(), own: Sums::default() }
+        Counted { has_begun: false, totals: Totals::default(), own: Sums::default() }
     }
 
-    /// The line that they come to; `None` where the directory was gone before it was looked at.
-    pub(crate) fn line(&self) -> Option<Line> {
+    /// The line that they come to, of the number that the directory has by now; `None` where it was gone before it was looked at.
+    pub(crate) fn line(&self, slot: Slot) -> Option<Line> {
         let (totals, own) = (self.totals, self.own);
-        self.top.map(|slot| Line { slot, depth: 0, totals, own })
+        self.has_begun.then_some(Line { slot, depth: 0, totals, own })
     }
 }
 
 impl Counting for Counted {
-    fn directory(&mut self, _: &Ledger, slot: Slot, record: &Record, part: Part) -> Result<(), StoreError> {
-        let is_top = self.top.is_none();
-        self.top.get_or_insert(slot);
+    fn directory(&mut self, _: &Ledger, _: Slot, record: &Record, part: Part) -> Result<(), StoreError> {
+        let is_top = !std::mem::replace(&mut self.has_begun, true);
         let (sums, extremes, own) = match part {
             Part::Itself => (record.itself(), None, record.itself()),
             Part::Alone => (record.alone().sums, Some(record.own.extremes), record.own.sums),
@@ -291,7 +343,7 @@ mod tests {
             let may_list = |slot: Slot, _: &Access| slot != Slot(hidden);
             let (counted, pieces, [most, ..]) = counted(&ledger, top, &may_list, each);
             let expected = view(&ledger, Slot(top), 0, Some(&may_list)).unwrap();
-            assert_eq!(counted.line().as_ref(), expected.lines.last(), "{top} without {hidden}");
+            assert_eq!(counted.line(Slot(top)).as_ref(), expected.lines.last(), "{top} without {hidden}");
             let left_out: Vec<Slot> = pieces.hidden().filter_map(|id| ledger.nodes.find(id)).collect();
             assert_eq!((left_out, pieces.is_partial()), (expected.hidden, expected.is_partial));
             assert!(most <= each, "{most} looks of {each}");
@@ -316,7 +368,7 @@ mod tests {
         let ledger = ledger(&tree());
         let (mut pieces, mut counted, mut looks) = (Pieces::of(ledger.nodes.id(Slot(0)), true), Counted::nothing(), 1);
         assert!(pieces.go_on(&ledger, None, &mut counted, &mut looks).unwrap());
-        assert_eq!(counted.line().as_ref(), view(&ledger, Slot(0), 0, None).unwrap().lines.last());
+        assert_eq!(counted.line(Slot(0)).as_ref(), view(&ledger, Slot(0), 0, None).unwrap().lines.last());
     }
 
     /// What isn't where it was is passed over.
@@ -332,6 +384,6 @@ mod tests {
         }
         looks = 1000;
         assert!(pieces.go_on(&ledger, Some(&may_list), &mut counted, &mut looks).unwrap());
-        assert_eq!(counted.line().map(|line| line.totals.sums.directories), Some(91));
+        assert_eq!(counted.line(Slot(8)).map(|line| line.totals.sums.directories), Some(91));
     }
 }
