@@ -6,6 +6,7 @@ use onesweep_sys::files::{self, Stat};
 
 use crate::{
     access::Asker,
+    access_lists::Owned,
     file_system::FileSystem,
     identity::NodeId,
     record::{Access, Record},
@@ -54,21 +55,35 @@ impl Eyes<'_> {
     }
 
     fn look(&self, id: NodeId) -> Option<(Stat, Access)> {
-        let stat = self.volume.handle_of(id).and_then(|fd| files::statx_fd(fd.as_fd())).ok()?;
+        let stat = self.stat(id)?;
         let list: Option<Arc<[u8]>> = self.volume.access_list(id).map(Into::into);
         let access = access_by(list.as_deref(), &stat);
-        if let Some(list) = list {
+        if let Some(list) = list
+            && self.stat(id).is_some_and(|after| after.uid == stat.uid)
+        {
             // Who looks at what it was told by that needs it next.
             self.volume.access_lists().learn(&access, &list);
         }
         Some((stat, access))
+    }
+
+    fn stat(&self, id: NodeId) -> Option<Stat> {
+        self.volume.handle_of(id).and_then(|fd| files::statx_fd(fd.as_fd())).ok()
+    }
+
+    /// The access list of a directory as it is now, and whose that was before it was read and after.
+    fn list(&self, id: NodeId) -> Option<Owned> {
+        let before = self.stat(id).map(|stat| stat.uid);
+        let list = self.volume.access_list(id)?.into();
+        let after = self.stat(id).map(|stat| stat.uid);
+        Some(Owned { list, owner: before.filter(|_| before == after) })
     }
 }
 
 impl Viewer for Eyes<'_> {
     fn may_list(&self, id: NodeId, access: &Access) -> bool {
         let lists = self.volume.access_lists();
-        self.asker.may_list(access, || lists.of(access, || self.volume.access_list(id)))
+        self.asker.may_list(access, || lists.of(access, || self.list(id)))
     }
 
     fn access_now(&self, id: NodeId) -> Option<Access> {
