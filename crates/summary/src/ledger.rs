@@ -464,11 +464,12 @@ impl Ledger {
         for &(slot, sums) in &due {
             *change.entry(slot).or_default() += sums;
         }
+        change.retain(|&slot, sums| !sums.is_zero() && self.nodes.is_used(slot));
+        // All of them are put down, or none: what fails is done again.
+        change.keys().try_for_each(|&slot| self.edit(slot).map(drop))?;
         for (slot, sums) in change {
-            if !sums.is_zero() && self.nodes.is_used(slot) {
-                self.edit(slot)?.charged += sums;
-                self.owed.entry(slot).or_default().sums += sums;
-            }
+            self.edit(slot)?.charged += sums;
+            self.owed.entry(slot).or_default().sums += sums;
         }
         let is_forgotten = linked.places.is_empty();
         linked.charges = due;
@@ -517,7 +518,12 @@ impl Ledger {
         self.pay_owed()?;
         let displaced = std::mem::take(&mut self.displaced);
         if !displaced.is_empty() {
-            self.charge_below(displaced)?;
+            let charged = self.charge_below(&displaced);
+            if charged.is_err() {
+                // Whoever pays next begins anew: what was put down by now stays the same.
+                self.displaced.extend(displaced);
+                return charged;
+            }
             self.pay_owed()?;
         }
         Ok(())

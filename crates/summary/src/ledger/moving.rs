@@ -7,7 +7,11 @@
 use std::collections::BTreeSet;
 
 use super::Ledger;
-use crate::{links::LinkKey, nodes::Slot, store::StoreError};
+use crate::{
+    links::LinkKey,
+    nodes::{Slot, SlotMap},
+    store::StoreError,
+};
 
 impl Ledger {
     /// A directory isn't any more in the one that it was in. It stays whole, for it may be found elsewhere.
@@ -84,7 +88,7 @@ impl Ledger {
     }
 
     /// Puts down what all inodes with several names below some directories add where, since these have been moved.
-    pub(super) fn charge_below(&mut self, displaced: BTreeSet<Slot>) -> Result<(), StoreError> {
+    pub(super) fn charge_below(&mut self, displaced: &BTreeSet<Slot>) -> Result<(), StoreError> {
         let keys = self.linked_below(displaced)?;
         for &key in &keys {
             let Some(linked) = self.linked(key)? else { continue };
@@ -100,9 +104,9 @@ impl Ledger {
     }
 
     /// The inodes with several names that are named below some directories: only those are looked at below which there are such names.
-    fn linked_below(&self, displaced: BTreeSet<Slot>) -> Result<BTreeSet<LinkKey>, StoreError> {
+    fn linked_below(&self, displaced: &BTreeSet<Slot>) -> Result<BTreeSet<LinkKey>, StoreError> {
         let mut keys = BTreeSet::new();
-        let mut left: Vec<Slot> = displaced.into_iter().filter(|&slot| self.nodes.is_used(slot)).collect();
+        let mut left = self.topmost(displaced);
         while let Some(at) = left.pop() {
             if !self.nodes.has_links(at) && self.nodes.children(at).next().is_none() {
                 continue;
@@ -115,6 +119,28 @@ impl Ledger {
             }
         }
         Ok(keys)
+    }
+
+    /// Those of some directories that lie in none of the others: who goes through these comes to all, and to each once.
+    fn topmost(&self, directories: &BTreeSet<Slot>) -> Vec<Slot> {
+        // Whether one of them is above, of each directory that was passed on the way up: so that no way is gone twice.
+        let mut known: SlotMap<bool> = SlotMap::default();
+        let mut topmost = Vec::new();
+        for &slot in directories.iter().filter(|&&slot| self.nodes.is_used(slot)) {
+            let (mut way, mut lies_in_one) = (Vec::new(), false);
+            for at in self.nodes.upwards(slot).skip(1) {
+                lies_in_one = directories.contains(&at) || known.get(&at).copied().unwrap_or(false);
+                if lies_in_one || known.contains_key(&at) {
+                    break;
+                }
+                way.push(at);
+            }
+            way.into_iter().for_each(|at| _ = known.insert(at, lies_in_one));
+            if !lies_in_one {
+                topmost.push(slot);
+            }
+        }
+        topmost
     }
 }
 
@@ -293,7 +319,7 @@ mod tests {
     #[test]
     fn only_what_has_links_is_looked_at_for_them() {
         let ledger = tree(true).read_whole();
-        let below = |ino: u64| ledger.linked_below([slot(&ledger, ino)].into()).expect("it reads").len();
+        let below = |ino: u64| ledger.linked_below(&[slot(&ledger, ino)].into()).expect("it reads").len();
         assert_eq!([2, 3, 5, 6, 7, 100, 101].map(below), [101, 101, 1, 1, 1, 1, 2]);
         let stay = |ino: u64, leads_out: bool| {
             let ledger = tree(leads_out).read_whole();
@@ -301,6 +327,37 @@ mod tests {
         };
         assert_eq!([2, 3, 5, 6].map(|ino| stay(ino, false)), [true, false, false, true]);
         assert_eq!([2, 3, 5, 6].map(|ino| stay(ino, true)), [false; 4]);
+    }
+
+    /// Else what lies in many of them would be gone through as often.
+    #[test]
+    fn what_lies_in_another_one_that_was_moved_is_not_gone_through_again() {
+        let ledger = tree(true).read_whole();
+        let topmost = |inos: &[u64]| -> BTreeSet<u64> {
+            let displaced = inos.iter().map(|&ino| slot(&ledger, ino)).collect();
+            let found = ledger.topmost(&displaced);
+            assert!(found.len() <= inos.len());
+            found.into_iter().map(|at| ledger.nodes.id(at).ino).collect()
+        };
+        assert_eq!(topmost(&[2, 3, 4, 5, 100, 101]), [2].into());
+        assert_eq!(topmost(&[4, 5, 7, 100, 101]), [4, 5, 7, 100, 101].into());
+        assert_eq!(topmost(&[3, 4, 6, 150]), [3, 6].into());
+    }
+
+    /// Else its totals would be taken for paid.
+    #[test]
+    fn what_was_moved_is_kept_in_mind_where_the_store_fails() {
+        let mut tree = tree(true);
+        let mut ledger = tree.read_whole();
+        ledger.store().damage_linked(key(901));
+        tree.parents.insert(3, 6);
+        let (two, six) = (slot(&ledger, 2), slot(&ledger, 6));
+        [two, six].into_iter().for_each(|slot| drop(tree.read(&mut ledger, slot)));
+        ledger.pay_owed().expect("it is paid");
+        let displaced = ledger.displaced.clone();
+        assert!(!displaced.is_empty());
+        ledger.pay().expect_err("a link can't be read");
+        assert!(ledger.displaced == displaced && !ledger.is_paid());
     }
 
     #[derive(Clone, Debug)]

@@ -12,6 +12,18 @@ use crate::{
     totals::{Extremes, Largest, Sums},
 };
 
+impl Store {
+    /// From now on what it holds of an inode with several names can't be read.
+    pub(crate) fn damage_linked(&self, key: LinkKey) {
+        let damage = |transaction: &redb::WriteTransaction| {
+            transaction.open_table(LINKED)?.insert((key.subvolume, key.ino), [0xff].as_slice())?;
+            Ok(())
+        };
+        self.held.let_go([].iter());
+        self.write("damage", Durability::None, damage).expect("it is written");
+    }
+}
+
 fn record(ino: u64, name: &str) -> Record {
     let id = NodeId { subvolume: 0, ino, generation: 1 };
     Record { id, name: name.into(), harvested: 3, ..Record::default() }
