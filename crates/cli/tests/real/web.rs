@@ -606,6 +606,14 @@ fn connections_are_counted() {
         known.push(connection);
         (said != "HTTP/1.1 200").then_some(said)
     });
+    assert_eq!((turned_away.as_deref(), known.len()), (Some("HTTP/1.1 503"), 33), "one user has 32 at most");
+    known.pop();
+    let asks = format!("GET /api/file-systems HTTP/1.1\r\nAuthorization: Bearer {}\r\n", web.nobody);
+    let turned_away = (0..200).find_map(|_| {
+        let (said, connection) = begin(&asks);
+        known.push(connection);
+        (said != "HTTP/1.1 200").then_some(said)
+    });
     assert_eq!((turned_away.as_deref(), known.len()), (Some("HTTP/1.1 503"), 65));
     drop(known);
     // Those that were closed make room, sooner or later. Half a request is waited for, but not for ever.

@@ -39,7 +39,7 @@ pub(super) fn converse(
                     bytes.drain(..length);
                     break request;
                 }
-                Parsed::Bad(refusal) => return part(stream, &refusal),
+                Parsed::Bad(refusal) => return part(stream, refusal),
                 Parsed::Partial => {}
             }
             let had_begun = !bytes.is_empty();
@@ -47,7 +47,7 @@ pub(super) fn converse(
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(error) if is_late(&error) && had_begun => {
-                    return part(stream, &Response::refusal(408, "too_slow", "the request took too long"));
+                    return part(stream, Response::refusal(408, "too_slow", "the request took too long"));
                 }
                 Err(error) => return Err(error),
             }
@@ -55,9 +55,10 @@ pub(super) fn converse(
                 until = within(PATIENCE);
             }
         };
-        let said = answer(&request).bytes(request.method == "HEAD", request.is_last);
-        send(stream, &said)?;
-        if request.is_last {
+        let mut said = answer(&request);
+        said.is_last |= request.is_last;
+        send(stream, &said.bytes(request.method == "HEAD"))?;
+        if said.is_last {
             return stream.flush();
         }
     }
@@ -94,8 +95,8 @@ fn send(mut stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Says why, and ends the connection.
-fn part(stream: &TcpStream, refusal: &Response) -> io::Result<()> {
-    send(stream, &refusal.bytes(false, true))
+fn part(stream: &TcpStream, refusal: Response) -> io::Result<()> {
+    send(stream, &refusal.and_part().bytes(false))
 }
 
 fn left(until: Instant) -> io::Result<Duration> {
@@ -113,14 +114,17 @@ mod tests {
 
     use super::*;
 
-    /// What a connection gives back for some bytes, when nothing follows them.
     fn exchange(bytes: &[u8]) -> String {
+        exchanged(bytes, |request| Response::text("text/plain", format!("<{}>", request.path)))
+    }
+
+    /// What a connection gives back for some bytes, when nothing follows them.
+    fn exchanged(bytes: &[u8], answer: impl Fn(&Request) -> Response + Send + 'static) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut asking = TcpStream::connect(listener.local_addr().expect("an address")).expect("it connects");
         let (answering, _) = listener.accept().expect("a connection");
         let conversation = std::thread::spawn(move || {
-            let _ =
-                converse(&answering, || true, |request| Response::text("text/plain", format!("<{}>", request.path)));
+            let _ = converse(&answering, || true, answer);
         });
         asking.write_all(bytes).expect("it is sent");
         asking.shutdown(std::net::Shutdown::Write).expect("it ends");
@@ -158,6 +162,14 @@ mod tests {
             }
         }
         conversation.join().expect("no panic");
+    }
+
+    /// Or one connection could try as many tokens as it likes.
+    #[test]
+    fn a_refusal_that_parts_is_the_last_answer() {
+        let refuse = |_: &Request| Response::refusal(401, "no_token", "it isn't known").and_part();
+        let said = exchanged(b"GET /a HTTP/1.1\r\n\r\nGET /b HTTP/1.1\r\n\r\n", refuse);
+        assert_eq!((said.matches("HTTP/1.1 401").count(), said.matches("Connection: close").count()), (1, 1), "{said}");
     }
 
     #[test]

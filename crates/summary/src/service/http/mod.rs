@@ -31,7 +31,7 @@ use std::{
 use super::{protocol::Name, server::Server};
 use request::Request;
 use response::Response;
-use seats::{Seat, Seats};
+use seats::{OF_ONE_MAX, Seat, Seats};
 use tokens::{Guard, ReadTokens};
 
 /// For so long nobody is let in when there is no room for another connection.
@@ -117,11 +117,14 @@ impl Web {
         if let Some(page) = page::of(&request.path) {
             return page;
         }
-        let asker = match self.guard.asker(request.token.as_deref(), &self.server) {
+        let (uid, asker) = match self.guard.asker(request.token.as_deref(), &self.server) {
             Ok(asker) => asker,
             Err(refusal) => return refusal,
         };
-        seat.welcome();
+        if !seat.welcome(uid) {
+            let why = format!("this user has {OF_ONE_MAX} connections already");
+            return Response::refusal(503, "too_many", &why).and_part();
+        }
         let max_ms = self.max_ms();
         match request.path.as_str() {
             "/api/file-systems" => api::file_systems(&self.server),

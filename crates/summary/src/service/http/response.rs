@@ -8,6 +8,8 @@ pub(super) struct Response {
     pub(super) status: u16,
     kind: &'static str,
     body: Body,
+    /// The connection ends with it.
+    pub(super) is_last: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,24 +33,33 @@ impl Response {
     /// A value as JSON.
     pub(super) fn json(value: &impl Serialize) -> Response {
         match serde_json::to_vec(value) {
-            Ok(body) => Response { status: 200, kind: "application/json", body: Body::Built(body) },
+            Ok(body) => Response::of(200, "application/json", Body::Built(body)),
             Err(error) => Response::refusal(500, "failed", &error.to_string()),
         }
     }
 
     /// What was built in.
     pub(super) fn constant(kind: &'static str, body: &'static [u8]) -> Response {
-        Response { status: 200, kind, body: Body::Constant(body) }
+        Response::of(200, kind, Body::Constant(body))
     }
 
     pub(super) fn text(kind: &'static str, body: String) -> Response {
-        Response { status: 200, kind, body: Body::Built(body.into_bytes()) }
+        Response::of(200, kind, Body::Built(body.into_bytes()))
     }
 
     /// Why there is no answer: a word for programs, and a sentence for people.
     pub(super) fn refusal(status: u16, error: &str, message: &str) -> Response {
         let body = serde_json::json!({ "error": error, "message": message }).to_string();
-        Response { status, kind: "application/json", body: Body::Built(body.into_bytes()) }
+        Response::of(status, "application/json", Body::Built(body.into_bytes()))
+    }
+
+    fn of(status: u16, kind: &'static str, body: Body) -> Response {
+        Response { status, kind, body, is_last: false }
+    }
+
+    /// The same, after which the connection ends.
+    pub(super) fn and_part(self) -> Response {
+        Response { is_last: true, ..self }
     }
 
     fn body(&self) -> &[u8] {
@@ -59,7 +70,7 @@ impl Response {
     }
 
     /// Its bytes; without those of the body when only the head was asked for.
-    pub(super) fn bytes(&self, is_head: bool, is_last: bool) -> Vec<u8> {
+    pub(super) fn bytes(&self, is_head: bool) -> Vec<u8> {
         let Response { status, kind, .. } = self;
         let (reason, further) = match status {
             200 => ("OK", ""),
@@ -74,7 +85,7 @@ impl Response {
             503 => ("Service Unavailable", ""),
             _ => ("Internal Server Error", ""),
         };
-        let connection = if is_last { "Connection: close\r\n" } else { "" };
+        let connection = if self.is_last { "Connection: close\r\n" } else { "" };
         let length = self.body().len();
         let mut bytes = format!(
             "HTTP/1.1 {status} {reason}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{HEADERS}{further}{connection}\r\n"

@@ -1,22 +1,23 @@
 //! Places of connections. Whoever has no token can't keep those out who have one.
 //!
 //! Any process of this machine can connect, and whose it is shows with the first request that has a good token. Until then a connection is
-//! a stranger: some places no stranger takes, and where theirs are taken, who has been one for longest goes. Who asks at once is known
-//! long before that.
+//! a stranger: some places no stranger takes, and where theirs are taken, who has been one for longest goes, whatever it has said: what
+//! needs no token anybody can ask for. Who asks at once is known long before that, unless as many come in between as strangers have places.
+//!
+//! Nor can one user who has a token keep out others.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque, hash_map::Entry},
     net::{Shutdown, TcpStream},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 /// Connections at the same time.
 const SEATS: usize = 64;
 /// Those of them that strangers may have.
 const STRANGERS_MAX: usize = 48;
+/// Those of them that one user may have.
+pub(super) const OF_ONE_MAX: usize = 32;
 /// Connections with those that have lost their places, and whose threads are about to end.
 const OPEN_MAX: usize = 128;
 
@@ -27,6 +28,8 @@ pub(super) struct Seats(Mutex<Taken>);
 #[derive(Debug, Default)]
 struct Taken {
     known: usize,
+    /// Of each user who has some.
+    known_of: HashMap<u32, usize>,
     /// By their numbers, and so by age.
     strangers: VecDeque<(u64, Arc<TcpStream>)>,
     open: usize,
@@ -49,7 +52,7 @@ impl Seats {
         let number = taken.next;
         taken.strangers.push_back((number, Arc::clone(stream)));
         (taken.next, taken.open) = (number + 1, taken.open + 1);
-        Some(Seat { seats: Arc::clone(self), number, is_known: AtomicBool::new(false) })
+        Some(Seat { seats: Arc::clone(self), number, user: OnceLock::new() })
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
@@ -70,22 +73,31 @@ impl Taken {
 pub(super) struct Seat {
     seats: Arc<Seats>,
     number: u64,
-    is_known: AtomicBool,
+    /// Who has shown a good token.
+    user: OnceLock<u32>,
 }
 
 impl Seat {
-    /// It has shown a good token.
-    pub(super) fn welcome(&self) {
+    /// A user has shown a good token. False where that one has as many places as one user may have.
+    pub(super) fn welcome(&self, uid: u32) -> bool {
         let mut taken = self.seats.taken();
-        if !self.is_known() && taken.see_off(self.number) {
-            taken.known += 1;
-            self.is_known.store(true, Ordering::SeqCst);
+        if self.is_known() {
+            return true;
         }
+        if taken.known_of.get(&uid).is_some_and(|&known| known >= OF_ONE_MAX) {
+            return false;
+        }
+        if taken.see_off(self.number) {
+            taken.known += 1;
+            *taken.known_of.entry(uid).or_default() += 1;
+            let _ = self.user.set(uid);
+        }
+        true
     }
 
-    /// Whether it has.
+    /// Whether one has.
     pub(super) fn is_known(&self) -> bool {
-        self.is_known.load(Ordering::SeqCst)
+        self.user.get().is_some()
     }
 }
 
@@ -93,8 +105,14 @@ impl Drop for Seat {
     fn drop(&mut self) {
         let mut taken = self.seats.taken();
         taken.open -= 1;
-        if self.is_known() {
+        if let Some(uid) = self.user.get() {
             taken.known -= 1;
+            if let Entry::Occupied(mut known) = taken.known_of.entry(*uid) {
+                *known.get_mut() -= 1;
+                if *known.get() == 0 {
+                    known.remove();
+                }
+            }
         } else {
             taken.see_off(self.number);
         }
@@ -132,8 +150,7 @@ mod tests {
         let known: Vec<_> = (0..SEATS - STRANGERS_MAX)
             .map(|_| {
                 let one = take().expect("the oldest goes");
-                one.0.welcome();
-                one.0.welcome();
+                assert!(one.0.welcome(1) && one.0.welcome(1));
                 strangers.push(take().expect("the place of who is known is free"));
                 one
             })
@@ -143,11 +160,12 @@ mod tests {
         assert!(strangers[ended..].iter().all(|(_, its, _)| !has_ended(its)));
         assert!(known.iter().all(|(seat, its, _)| seat.is_known() && !has_ended(its)));
         // Who has lost its place isn't let in any more.
-        strangers[0].0.welcome();
+        assert!(strangers[0].0.welcome(1));
         assert!(!strangers[0].0.is_known());
         drop(strangers);
         let taken = seats.taken();
         assert_eq!((taken.known, taken.strangers.len(), taken.open), (known.len(), 0, known.len()));
+        assert_eq!(taken.known_of, [(1, known.len())].into());
     }
 
     #[test]
@@ -158,8 +176,12 @@ mod tests {
             let (its, ours) = connected(&listener);
             seats.take(&ours).map(|seat| (seat, its, ours))
         };
-        let mut known: Vec<_> =
-            (0..SEATS).map(|_| take().expect("there is room")).inspect(|one| one.0.welcome()).collect();
+        let mut known: Vec<_> = Vec::new();
+        for number in 0..SEATS {
+            let one = take().expect("there is room");
+            assert!(one.0.welcome((number / OF_ONE_MAX) as u32));
+            known.push(one);
+        }
         assert!(take().is_none() && known.iter().all(|(_, its, _)| !has_ended(its)));
         known.pop();
         let one = take().expect("there is room");
@@ -168,5 +190,24 @@ mod tests {
         // Threads that don't end have an end, too.
         let more: Vec<_> = std::iter::from_fn(&mut take).collect();
         assert_eq!(known.len() + 2 + more.len(), OPEN_MAX);
+    }
+    #[test]
+    fn one_user_leaves_places_to_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let seats = Arc::new(Seats::default());
+        let take = || seats.take(&connected(&listener).1).expect("there is room");
+        let mut many: Vec<Seat> = (0..OF_ONE_MAX).map(|_| take()).collect();
+        assert!(many.iter().all(|seat| seat.welcome(7)));
+        let one_more = take();
+        assert!(!one_more.welcome(7) && !one_more.is_known());
+        let other = take();
+        assert!(other.welcome(8) && other.is_known());
+        // Who is known stays so, whatever token comes next.
+        assert!(other.welcome(7));
+        many.pop();
+        assert!(one_more.welcome(7) && one_more.is_known());
+        drop((many, one_more, other));
+        let taken = seats.taken();
+        assert_eq!((taken.known, taken.known_of.len(), taken.open), (0, 0, 0));
     }
 }

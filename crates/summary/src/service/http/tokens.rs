@@ -136,19 +136,20 @@ impl Guard {
         Guard { read, groups: Mutex::default() }
     }
 
-    /// Who asks.
-    pub(super) fn asker(&self, token: Option<&str>, server: &Server) -> Result<Asker, Response> {
+    /// Who asks, and as which user.
+    pub(super) fn asker(&self, token: Option<&str>, server: &Server) -> Result<(u32, Asker), Response> {
         let tokens = (self.read)().map_err(|error| {
             let why = format!("the server's file of tokens can't be used: {error}");
             Response::refusal(503, "no_tokens", &why)
         })?;
         let uid = token.and_then(|token| tokens.user(token));
-        let uid =
-            uid.ok_or_else(|| Response::refusal(401, "no_token", "a token is needed, or this one isn't known"))?;
+        let uid = uid.ok_or_else(|| {
+            Response::refusal(401, "no_token", "a token is needed, or this one isn't known").and_part()
+        })?;
         let groups = self.groups_of(uid).map_err(|error| {
             Response::refusal(503, "no_groups", &format!("the groups of user {uid} can't be told: {error}"))
         })?;
-        Ok(server.asker(Peer { uid, groups }))
+        Ok((uid, server.asker(Peer { uid, groups })))
     }
 
     fn groups_of(&self, uid: u32) -> io::Result<Vec<u32>> {
