@@ -13,7 +13,7 @@ use onesweep_sys::{fanotify::Group, files::Stat, handle::FileHandle};
 
 use super::{
     each_alone::each_alone,
-    listing::{Listing, Measure},
+    listing::{Child, Listing, Measure},
     protocol::{Head, Name, Question, Refusal, Row},
     reach::Reach,
     server::{Served, Server},
@@ -251,13 +251,9 @@ impl Model {
 
     fn listing(&self) -> Listing {
         let listing = self.server.list(&somebody(), &question(), 100, Measure::Bytes).expect("an answer");
-        all_had_their_turn();
+        assert!(TURNS.with_borrow(VecDeque::is_empty), "others have not had all of their turns");
         listing
     }
-}
-
-fn all_had_their_turn() {
-    assert!(TURNS.with_borrow(VecDeque::is_empty));
 }
 
 fn somebody() -> Asker {
@@ -299,14 +295,23 @@ fn wide() -> Model {
 
 #[test]
 fn a_number_that_has_become_anothers_tells_nothing_of_that_one() {
-    let model = wide();
-    let before = model.slot(6);
-    model.then(replace(6, (20, 1)));
-    let listing = model.listing();
-    assert_eq!((model.slot(20), listing.exact), (before, false));
-    let told: Vec<Name> = listing.children.iter().map(|child| child.name.clone()).collect();
-    assert!(!told.contains(&name(20)), "it wasn't there when they were looked at: {told:?}");
-    assert!(told.contains(&name(2)) && told.contains(&name(3)), "{told:?}");
+    for (turns, old) in (0..TURNS_MAX).flat_map(|turns| [2, 3, 4, 6].map(|old| (turns, old))) {
+        let model = wide();
+        let before = model.slot(old);
+        (0..turns).for_each(|_| _ = model.then_nothing());
+        model.then(replace(old, (20, ROOT)));
+        let listing = model.server.list(&somebody(), &question(), 100, Measure::Bytes).expect("an answer");
+        TURNS.with_borrow_mut(VecDeque::clear);
+        // It may have come in time to be looked at itself.
+        let is_itself = |child: &Child| child.name != name(20) || child.denied;
+        assert!(listing.children.iter().all(is_itself), "{turns} {old}: {listing:?}");
+        let others = [2, 3, 4, 5, 6].into_iter().filter(|&ino| ino != old).map(name);
+        let told: Vec<Name> = listing.children.iter().map(|child| child.name.clone()).collect();
+        assert!(others.into_iter().all(|name| told.contains(&name)), "{turns} {old}: {told:?}");
+        let is_replaced = model.slot(20) == before;
+        assert_eq!((is_replaced, listing.exact), (model.slot(old).is_none(), !is_replaced), "{turns} {old}");
+        assert!(turns > 0 || is_replaced);
+    }
 }
 
 #[test]
@@ -314,27 +319,26 @@ fn a_file_is_told_only_where_the_asker_comes_to_it_by_now() {
     let files = |model: &Model| {
         let question = Question { by: Some("files".to_owned()), ..question() };
         let told = model.server.break_down(&somebody(), &question, None).expect("an answer");
-        all_had_their_turn();
+        TURNS.with_borrow_mut(VecDeque::clear);
         (told.shares.into_iter().map(|share| share.key).collect::<Vec<_>>(), told.exact)
     };
-    let all = |inos: &[&str]| inos.iter().map(|path| Name::of(path.as_bytes())).collect::<Vec<_>>();
-    let seen = all(&["6/file", "4/file", "3/file", "2/file", "file"]);
-    assert_eq!(files(wide().then_nothing()), (seen, true));
-    // Its number becomes that of one in the closed 5.
+    let all = ["6/file", "4/file", "3/file", "2/file", "file"].map(|path| Name::of(path.as_bytes()));
     let model = wide();
-    let before = model.slot(6);
-    model.then_nothing().then(replace(6, (20, 5)));
-    let told = files(&model);
-    assert_eq!((model.slot(20), told), (before, (all(&["4/file", "3/file", "2/file", "file"]), false)));
-    for change in [move_into(6, 5), move_into(4, 5)] {
-        let model = wide();
-        model.then_nothing().then(change);
-        let (told, is_exact) = files(&model);
-        assert!(told.len() == 4 && !is_exact && told.iter().all(|path| !path.clone().into_bytes().starts_with(b"5")));
+    assert_eq!(files(model.then_nothing()), (all.to_vec(), true));
+    for (turns, one) in (0..TURNS_MAX).flat_map(|turns| [2, 3, 4, 6].map(|one| (turns, one))) {
+        // Its number becomes that of one in the closed 5; it goes there; it is closed.
+        let changes: [Box<dyn FnOnce(&Model)>; 3] =
+            [Box::new(replace(one, (20, 5))), Box::new(move_into(one, 5)), Box::new(set_mode(one, 0o700))];
+        for (number, change) in changes.into_iter().enumerate() {
+            let model = wide();
+            (0..turns).for_each(|_| _ = model.then_nothing());
+            let (told, is_exact) = files(model.then(change));
+            let still = all.iter().filter(|&path| *path != Name::of(format!("{one}/file").as_bytes()));
+            let is_late = told == all && is_exact;
+            assert!(is_late || told.iter().eq(still) && !is_exact, "{turns} {one} {number}: {told:?} {is_exact}");
+            assert!(turns > 0 || !is_late);
+        }
     }
-    let model = wide();
-    model.then_nothing().then(set_mode(6, 0o700));
-    assert_eq!(files(&model), (all(&["4/file", "3/file", "2/file", "file"]), false));
 }
 
 /// 2 holds the closed 7, and 8 to 10.
