@@ -54,6 +54,12 @@ struct Raw {
     identity: [u8; MAX_HANDLE_SZ],
 }
 
+impl Raw {
+    fn identity(&self) -> &[u8] {
+        self.identity.get(..self.bytes as usize).unwrap_or(&[])
+    }
+}
+
 /// The handle of `name` below `dir`; of `dir` itself where the name is empty. A symbolic link is not followed.
 ///
 /// `EOPNOTSUPP` on file systems without handles, `EOVERFLOW` when it is longer than is kept.
@@ -65,6 +71,23 @@ pub fn handle_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<FileHandle> {
 /// The same, with the mount that it was found on, as in `/proc/self/mountinfo`: of a mount point, what is mounted there.
 #[doc(alias = "name_to_handle_at")]
 pub fn handle_and_mount_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<(FileHandle, u64)> {
+    let (raw, mount) = raw_at(dir, name)?;
+    let handle =
+        FileHandle::new(raw.kind, raw.identity()).ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
+    Ok((handle, u64::try_from(mount).unwrap_or(0)))
+}
+
+/// The bytes of the handle of an open file, also of a long one, behind those of its type: for being compared. `O_PATH` is enough, and no
+/// privilege is needed.
+///
+/// `EOPNOTSUPP` on file systems without handles.
+#[doc(alias = "name_to_handle_at")]
+pub fn identity_of(file: BorrowedFd<'_>) -> io::Result<Box<[u8]>> {
+    let (raw, _) = raw_at(file, c"")?;
+    Ok([&raw.kind.to_ne_bytes(), raw.identity()].concat().into())
+}
+
+fn raw_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<(Raw, libc::c_int)> {
     let mut raw = Raw { bytes: MAX_HANDLE_SZ as u32, kind: 0, identity: [0; MAX_HANDLE_SZ] };
     let mut mount: libc::c_int = 0;
     // SAFETY: the handle says how many bytes it has room for, and the name ends with a zero.
@@ -81,9 +104,7 @@ pub fn handle_and_mount_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<(File
     if status != 0 {
         return Err(io::Error::last_os_error());
     }
-    let identity = raw.identity.get(..raw.bytes as usize).unwrap_or(&[]);
-    let handle = FileHandle::new(raw.kind, identity).ok_or_else(|| io::Error::from_raw_os_error(libc::EOVERFLOW))?;
-    Ok((handle, u64::try_from(mount).unwrap_or(0)))
+    Ok((raw, mount))
 }
 
 /// How an inode is opened by its handle.
@@ -138,6 +159,10 @@ mod tests {
         let handle = handle_at(dir.as_fd(), c"one").unwrap();
         let own = handle_at(files::open_dir(tree.path().join("one").as_path()).unwrap().as_fd(), c"").unwrap();
         assert_eq!(handle, own);
+        let path = files::open_dir_handle(tree.path().join("one").as_path()).unwrap();
+        let identity = [&handle.kind().to_ne_bytes(), handle.bytes()].concat();
+        assert_eq!(*identity_of(path.as_fd()).unwrap(), *identity);
+        drop(path);
         assert_ne!(handle, handle_at(dir.as_fd(), c"").unwrap());
         fs::rename(tree.path().join("one"), tree.path().join("two")).unwrap();
         assert_eq!(handle_at(dir.as_fd(), c"two").unwrap(), handle);

@@ -80,6 +80,7 @@ mod view_ends;
 mod view_given;
 mod view_mapped;
 mod view_rclone;
+mod view_reused;
 mod view_walks;
 mod view_writes;
 mod walk;

@@ -36,11 +36,12 @@ impl Shown {
     /// Looks which there are, and keeps in mind whether there are any.
     fn look_at_names(&self, id: NodeId) -> io::Result<Vec<u8>> {
         let since = self.changes.now();
+        let life = self.source.life(id)?;
         let names = list_xattrs_handle(self.source.handle(id)?.as_fd())?;
         let found = if names.is_empty() { Attributes::None } else { Attributes::Some };
         let mut nodes = self.source.nodes();
         if self.changes.sees_everything() && self.changes.is_unchanged(since) {
-            nodes.note_attributes(id, found);
+            nodes.note_attributes(life, found);
         }
         drop(nodes);
         Ok(names.iter().flat_map(|name| name.as_bytes_with_nul()).copied().collect())
@@ -95,6 +96,6 @@ impl Shown {
     fn attributes_changed(&self, id: NodeId) {
         let mut nodes = self.source.nodes();
         self.changes.changed_by_itself(id);
-        nodes.note_attributes(id, Attributes::Unknown);
+        nodes.forget_attributes(id);
     }
 }

@@ -26,7 +26,7 @@ use std::{
 use fuser::{INodeNo, Notifier};
 use onesweep_sys::{
     fanotify::{Group, Happened},
-    files::{EntryType, Stat, file_system, statx_fd},
+    files::{EntryType, Stat, file_system},
     handle::{Access, FileHandle, open_by_handle},
     inotify::Watches,
     ready::{self, Bell, Wanted},
@@ -35,8 +35,8 @@ use onesweep_sys::{
 use super::{
     lock,
     mapped::{self, Mapped},
-    nodes::{Attributes, Inode, NodeId},
-    source::{OfInode, Source},
+    nodes::{Inode, NodeId},
+    source::Source,
 };
 
 /// How long the kernel believes what it was told where changes are seen, and where they aren't.
@@ -190,6 +190,13 @@ impl Changes {
         matches!(self.watch, Watch::Everything(_))
     }
 
+    /// The kernel is told of a node that it didn't know. One before it may have had its number.
+    pub(super) fn begins(&self, id: NodeId) {
+        if let Watch::Directories { seen, .. } = &self.watch {
+            lock(seen).remove(&id);
+        }
+    }
+
     /// The view itself has changed something, of which nobody else tells.
     pub(super) fn changed_by_itself(&self, id: NodeId) {
         self.note(id);
@@ -329,11 +336,11 @@ impl Teller {
     fn look_at_mappings(&self) {
         let Some(mut mapped) = Mapped::of(self.source.path()) else { return };
         let dev = self.source.inode().dev;
-        let known = |ino| self.source.nodes().known(Inode { dev, ino });
+        let all_of = |ino| self.source.nodes().all_of(Inode { dev, ino }).collect::<Vec<_>>();
         while !self.changes.is_ending.load(Ordering::SeqCst) {
             let began = Instant::now();
-            let found = mapped.look(|ino| known(ino).is_some());
-            found.into_iter().filter_map(known).for_each(|node| self.content_changed(node));
+            let found = mapped.look(|ino| !all_of(ino).is_empty());
+            found.into_iter().flat_map(all_of).for_each(|node| self.content_changed(node));
             thread::park_timeout(mapped::pause(began.elapsed()));
         }
     }
@@ -345,8 +352,7 @@ impl Teller {
             let handle = handle?;
             *of_handles.entry(handle).or_insert_with(|| {
                 let open = open_by_handle(self.source.root(), &handle, Access::Facts).ok()?;
-                let inode = statx_fd(open.as_fd()).ok()?.inode();
-                self.source.nodes().known(inode)
+                self.source.known(open.as_fd())
             })
         };
         let told = group.read_named(buffer, |event, name| {
@@ -405,9 +411,10 @@ impl Teller {
                     let found = self
                         .source
                         .directory(directory)
-                        .and_then(|directory| onesweep_sys::files::statx_at(directory.as_fd(), name, true));
-                    match found.ok().and_then(|stat| self.source.nodes().known(stat.inode())) {
-                        Some(node) => self.content_changed(node),
+                        .and_then(|directory| self.source.look_at(directory.as_fd(), name));
+                    let known = found.ok().map(|found| self.source.nodes().all_of(found.inode()).collect::<Vec<_>>());
+                    match known.filter(|known| !known.is_empty()) {
+                        Some(known) => known.into_iter().for_each(|node| self.content_changed(node)),
                         None => self.changes.note(directory),
                     }
                 }
@@ -421,7 +428,7 @@ impl Teller {
 
     fn note(&self, node: NodeId) {
         self.changes.note(node);
-        self.source.nodes().note_attributes(node, Attributes::Unknown);
+        self.source.nodes().forget_attributes(node);
     }
 
     // What the kernel doesn't know it can't forget: that is no failure.

@@ -13,15 +13,16 @@ use std::{
 use fuser::{INodeNo, Notifier};
 use onesweep_sys::{
     cache,
-    files::{EntryType, Stat, open_file_at, read_at, statx_fd},
+    files::{EntryType, open_file_at, read_at},
     memory::page_bytes,
 };
 
 use super::{
+    births::Found,
     changes::Told,
     following::Following,
     lock,
-    nodes::{Inode, NodeId},
+    nodes::{Inode, Life, NodeId},
     shown::Shown,
 };
 use crate::order::Listed;
@@ -104,44 +105,54 @@ impl Shown {
             let listed = &listed[*entry as usize];
             let inode = Inode { dev, ino: listed.ino };
             // What the kernel doesn't know can't be given.
-            let Some(node) = self.source.nodes().known(inode) else { continue };
+            if self.source.nodes().all_of(inode).next().is_none() {
+                continue;
+            }
             let since = self.changes.now();
-            let Ok(Some(names)) = take(directory.as_fd(), &listed.name, inode, left, &mut buffer) else { continue };
+            let taken = self.take(directory.as_fd(), &listed.name, inode, left, &mut buffer);
+            let Ok(Some((node, names))) = taken else { continue };
             // Bytes that are given may be older than a change; where that isn't seen, nobody would have them forgotten.
             if !self.changes.are_seen(parent, names) || !self.guide.may_be_given(inode) {
                 continue;
             }
             left -= buffer.len() as u64;
-            if notifier.store(INodeNo(node), 0, &buffer).is_ok() {
+            if notifier.store(INodeNo(node.id), 0, &buffer).is_ok() {
                 self.given.count.fetch_add(1, Ordering::Relaxed);
             }
-            let told = Told { directory: parent, name: listed.name.clone(), node };
+            if self.source.nodes().life(node.id) != Some(node) {
+                // It was forgotten meanwhile, and another one may have got its number.
+                self.changes.misjudged(node.id);
+            }
+            let told = Told { directory: parent, name: listed.name.clone(), node: node.id };
             self.changes.answered(since, [told]);
         }
     }
-}
-
-/// Takes the content of a file that is small, in memory, and still the one that is meant; and tells how many names it has.
-fn take(
-    directory: BorrowedFd<'_>,
-    name: &CStr,
-    inode: Inode,
-    at_most: u64,
-    buffer: &mut Vec<u8>,
-) -> io::Result<Option<u32>> {
-    let file = open_file_at(directory, name)?;
-    let stat = statx_fd(file.as_fd())?;
-    if !is_meant(&stat, inode) || stat.size == 0 || stat.size > FILE_MAX.min(at_most) {
-        return Ok(None);
+    /// Takes the content of a file that is small, in memory, and still the one that is meant; and tells its node, and how many names
+    /// it has.
+    fn take(
+        &self,
+        directory: BorrowedFd<'_>,
+        name: &CStr,
+        inode: Inode,
+        at_most: u64,
+        buffer: &mut Vec<u8>,
+    ) -> io::Result<Option<(Life, u32)>> {
+        let file = open_file_at(directory, name)?;
+        let Found { stat, birth } = self.source.look(file.as_fd())?;
+        let is_meant = (stat.dev, stat.ino) == (inode.dev, inode.ino) && stat.file_type() == EntryType::File;
+        if !is_meant || stat.size == 0 || stat.size > FILE_MAX.min(at_most) {
+            return Ok(None);
+        }
+        let node = {
+            let nodes = self.source.nodes();
+            nodes.known(inode, &birth).and_then(|id| nodes.life(id))
+        };
+        let Some(node) = node else { return Ok(None) };
+        if cache::residency(file.as_fd(), 0, stat.size)?.cached < stat.size.div_ceil(page_bytes()) {
+            return Ok(None);
+        }
+        buffer.resize(stat.size as usize, 0);
+        // One that was cut meanwhile is asked for.
+        Ok((read_at(file.as_fd(), buffer, 0)? == buffer.len()).then_some((node, stat.nlink)))
     }
-    if cache::residency(file.as_fd(), 0, stat.size)?.cached < stat.size.div_ceil(page_bytes()) {
-        return Ok(None);
-    }
-    buffer.resize(stat.size as usize, 0);
-    // One that was cut meanwhile is asked for.
-    Ok((read_at(file.as_fd(), buffer, 0)? == buffer.len()).then_some(stat.nlink))
-}
-
-fn is_meant(stat: &Stat, inode: Inode) -> bool {
-    (stat.dev, stat.ino) == (inode.dev, inode.ino) && stat.file_type() == EntryType::File
 }

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `nodes` | numbers and names of the inodes that the kernel knows, pure |
 //! | `walks` | when a walk begins, and over which tree, pure |
+//! | `births` | what tells an inode from a later one of its number |
 //! | `source` | nodes as open files |
 //! | [`contents`] | who reads the bytes of files |
 //! | `opened` | what programs have open |
@@ -25,6 +26,7 @@
 //! | `mapped` | files that are written through mappings, of which nothing is told |
 
 mod attributes;
+mod births;
 mod changes;
 pub mod contents;
 mod following;

@@ -1,12 +1,15 @@
 //! The inodes that the kernel knows of: their numbers, and the names that lead to them. Pure.
 //!
 //! A node has the inode number of the source, so that programs see the same numbers; the root is number 1, as FUSE wants it. What
-//! can't have its own number (of another device, or 1) gets one from above 2⁶³.
+//! can't have its own number (of another device, or 1, or that of an inode which is gone, while the kernel still knows it) gets one
+//! from above 2⁶³. So a node is one inode from its begin to its end, whoever gets the number.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
     ffi::{CStr, CString},
 };
+
+use super::births::Birth;
 
 /// The number of a node.
 pub(super) type NodeId = u64;
@@ -25,6 +28,13 @@ const NAMES_MAX: usize = 8;
 pub(super) struct Inode {
     pub(super) dev: u64,
     pub(super) ino: u64,
+}
+
+/// A node from when the kernel is told of it until it forgets it: the number of one that is forgotten may be given again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Life {
+    pub(super) id: NodeId,
+    pub(super) began: u64,
 }
 
 /// A name in a directory.
@@ -46,6 +56,9 @@ pub(super) enum Attributes {
 #[derive(Debug)]
 struct Node {
     inode: Inode,
+    birth: Birth,
+    /// How many nodes were before it.
+    began: u64,
     attributes: Attributes,
     /// How often the kernel was told of it.
     lookups: u64,
@@ -58,74 +71,112 @@ struct Node {
 pub(super) struct Nodes {
     root: Inode,
     nodes: HashMap<NodeId, Node>,
-    strange: HashMap<Inode, NodeId>,
+    /// Nodes of numbers that aren't their own.
+    strange: HashMap<Inode, Vec<NodeId>>,
     next_strange: NodeId,
+    begun: u64,
 }
 
 impl Nodes {
-    /// With the root alone, which is never forgotten.
+    /// With the root alone, which is never forgotten, and stays open.
     pub(super) fn new(root: Inode) -> Self {
-        let node = Node { inode: root, attributes: Attributes::Unknown, lookups: 1, names: Vec::new() };
-        Self { root, nodes: HashMap::from([(ROOT, node)]), strange: HashMap::new(), next_strange: STRANGE }
+        let node = Node { lookups: 1, ..Node::begin(root, &Birth::default(), 0) };
+        Self { root, nodes: HashMap::from([(ROOT, node)]), strange: HashMap::new(), next_strange: STRANGE, begun: 1 }
     }
 
-    /// The number of an inode; one that has none of its own has it as long as its node is known.
-    pub(super) fn id_of(&mut self, inode: Inode) -> NodeId {
-        if inode == self.root {
-            return ROOT;
-        }
-        if inode.dev == self.root.dev && inode.ino > ROOT && inode.ino < STRANGE {
-            return inode.ino;
-        }
-        *self.strange.entry(inode).or_insert_with(|| {
-            self.next_strange += 1;
-            self.next_strange - 1
-        })
+    /// The nodes that have had the number of an inode, of whatever birth.
+    pub(super) fn all_of(&self, inode: Inode) -> impl Iterator<Item = NodeId> {
+        let own = if inode == self.root { ROOT } else { inode.ino };
+        let own = Some(own).filter(|id| self.nodes.get(id).is_some_and(|node| node.inode == inode));
+        own.into_iter().chain(self.strange.get(&inode).into_iter().flatten().copied())
     }
 
     /// The number of an inode that the kernel may know.
-    pub(super) fn known(&self, inode: Inode) -> Option<NodeId> {
-        let id = if inode == self.root { ROOT } else { self.strange.get(&inode).copied().unwrap_or(inode.ino) };
-        self.nodes.get(&id).is_some_and(|node| node.inode == inode).then_some(id)
+    pub(super) fn known(&self, inode: Inode, birth: &Birth) -> Option<NodeId> {
+        self.all_of(inode).find(|id| *id == ROOT || self.nodes.get(id).is_some_and(|node| node.birth.is(birth)))
+    }
+
+    /// Whether the time of its birth isn't enough to tell an inode from others.
+    pub(super) fn is_told_by_handle(&self, inode: Inode) -> bool {
+        self.all_of(inode).any(|id| self.nodes.get(&id).is_some_and(|node| node.birth.handle.is_some()))
     }
 
     /// The kernel is told of an inode by this name.
-    pub(super) fn told(&mut self, inode: Inode, directory: NodeId, name: &CStr) -> NodeId {
-        let id = self.id_of(inode);
-        if id == ROOT {
-            return ROOT;
-        }
-        let node = self.nodes.entry(id).or_insert_with(|| Node {
-            inode,
-            attributes: Attributes::Unknown,
-            lookups: 0,
-            names: Vec::new(),
+    pub(super) fn told(&mut self, inode: Inode, birth: &Birth, directory: NodeId, name: &CStr) -> Life {
+        let id = self.known(inode, birth).unwrap_or_else(|| self.free_number(inode));
+        let node = self.nodes.entry(id).or_insert_with(|| {
+            self.begun += 1;
+            Node::begin(inode, birth, self.begun)
         });
+        let life = Life { id, began: node.began };
+        if id == ROOT {
+            return life;
+        }
         node.lookups += 1;
         node.call(directory, name);
+        if birth.is_over {
+            // From now on the time tells it.
+            node.birth.handle = None;
+        }
+        life
+    }
+
+    /// A number for an inode of which no node is known.
+    fn free_number(&mut self, inode: Inode) -> NodeId {
+        let is_own = inode.dev == self.root.dev && inode.ino > ROOT && inode.ino < STRANGE;
+        if is_own && !self.nodes.contains_key(&inode.ino) {
+            return inode.ino;
+        }
+        let id = self.next_strange;
+        self.next_strange += 1;
+        self.strange.entry(inode).or_default().push(id);
         id
     }
 
-    /// The kernel forgets that it was told so many times. True when it doesn't know it any more.
-    pub(super) fn forget(&mut self, id: NodeId, times: u64) -> bool {
+    /// The kernel forgets that it was told so many times. Tells which node has ended by that.
+    pub(super) fn forget(&mut self, id: NodeId, times: u64) -> Option<Life> {
         if id == ROOT {
-            return false;
+            return None;
         }
-        let Entry::Occupied(mut node) = self.nodes.entry(id) else { return false };
+        let Entry::Occupied(mut node) = self.nodes.entry(id) else { return None };
         node.get_mut().lookups = node.get().lookups.saturating_sub(times);
         if node.get().lookups > 0 {
-            return false;
+            return None;
         }
         let node = node.remove();
-        if id >= STRANGE {
-            self.strange.remove(&node.inode);
+        if let Entry::Occupied(mut strange) = self.strange.entry(node.inode) {
+            strange.get_mut().retain(|of_inode| *of_inode != id);
+            if strange.get().is_empty() {
+                strange.remove();
+            }
         }
-        true
+        Some(Life { id, began: node.began })
+    }
+
+    /// The node that has a number now.
+    pub(super) fn life(&self, id: NodeId) -> Option<Life> {
+        self.nodes.get(&id).map(|node| Life { id, began: node.began })
+    }
+
+    /// Whether a node has just begun.
+    pub(super) fn is_told_once(&self, id: NodeId) -> bool {
+        self.nodes.get(&id).is_some_and(|node| node.lookups == 1)
     }
 
     /// The inode of a node.
     pub(super) fn inode(&self, id: NodeId) -> Option<Inode> {
         self.nodes.get(&id).map(|node| node.inode)
+    }
+
+    /// The same, and its birth.
+    pub(super) fn inode_and_birth(&self, id: NodeId) -> Option<(Inode, Birth)> {
+        self.nodes.get(&id).map(|node| (node.inode, node.birth.clone()))
+    }
+
+    /// The number that programs see.
+    pub(super) fn shown_number(&self, id: NodeId) -> u64 {
+        let own = self.inode(id).filter(|inode| inode.dev == self.root.dev);
+        own.map_or(id, |inode| inode.ino)
     }
 
     /// Whether a node has extended attributes, as far as it was noted.
@@ -134,9 +185,16 @@ impl Nodes {
     }
 
     /// Notes whether it has.
-    pub(super) fn note_attributes(&mut self, id: NodeId, attributes: Attributes) {
-        if let Some(node) = self.nodes.get_mut(&id) {
+    pub(super) fn note_attributes(&mut self, of: Life, attributes: Attributes) {
+        if let Some(node) = self.nodes.get_mut(&of.id).filter(|node| node.began == of.began) {
             node.attributes = attributes;
+        }
+    }
+
+    /// They may have changed.
+    pub(super) fn forget_attributes(&mut self, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.attributes = Attributes::Unknown;
         }
     }
 
@@ -192,6 +250,11 @@ impl Nodes {
 }
 
 impl Node {
+    /// One of which nobody was told yet.
+    fn begin(inode: Inode, birth: &Birth, began: u64) -> Self {
+        Self { inode, birth: birth.clone(), began, attributes: Attributes::Unknown, lookups: 0, names: Vec::new() }
+    }
+
     fn call(&mut self, directory: NodeId, name: &CStr) {
         let is_it = |known: &Name| known.directory == directory && known.name.as_c_str() == name;
         if self.names.last().is_some_and(is_it) {
@@ -207,63 +270,118 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use onesweep_sys::files::Time;
+
     use super::*;
 
     fn inode(ino: u64) -> Inode {
         Inode { dev: 5, ino }
     }
 
+    fn told(nodes: &mut Nodes, inode: Inode, directory: NodeId, name: &CStr) -> NodeId {
+        nodes.told(inode, &Birth::default(), directory, name).id
+    }
+
+    fn known(nodes: &Nodes, inode: Inode) -> Option<NodeId> {
+        nodes.known(inode, &Birth::default())
+    }
+
+    fn born(secs: i64, handle: Option<&[u8]>) -> Birth {
+        Birth { time: Some(Time { secs, nanos: 0 }), handle: handle.map(Into::into), is_over: handle.is_none() }
+    }
+
+    #[test]
+    fn another_inode_of_the_same_number_is_another_node() {
+        let mut nodes = Nodes::new(inode(2));
+        let first = nodes.told(inode(12), &born(100, None), ROOT, c"a");
+        nodes.note_attributes(first, Attributes::None);
+        let second = nodes.told(inode(12), &born(101, None), ROOT, c"a");
+        assert_eq!((first.id, second.id), (12, STRANGE));
+        assert_eq!(nodes.attributes(second.id), Attributes::Unknown);
+        assert_eq!(nodes.shown_number(second.id), 12);
+        assert_eq!(nodes.told(inode(12), &born(101, None), ROOT, c"b"), second);
+        assert_eq!(nodes.told(inode(12), &born(100, None), ROOT, c"b"), first);
+        assert_eq!(nodes.all_of(inode(12)).collect::<Vec<_>>(), [12, STRANGE]);
+        assert_eq!(nodes.known(inode(12), &born(99, None)), None);
+        // The first one is forgotten: its number is free, but whoever has another keeps it.
+        assert_eq!(nodes.forget(first.id, 2), Some(first));
+        assert_eq!(nodes.told(inode(12), &born(101, None), ROOT, c"a"), second);
+        assert_eq!(nodes.forget(second.id, 3), Some(second));
+        let third = nodes.told(inode(12), &born(101, None), ROOT, c"a");
+        assert!(third.id == 12 && third != first);
+        assert_eq!(nodes.life(12), Some(third));
+        nodes.note_attributes(first, Attributes::None);
+        assert_eq!(nodes.attributes(12), Attributes::Unknown, "it is noted of what was before");
+    }
+
+    #[test]
+    fn inodes_of_one_moment_are_told_apart_by_their_handles() {
+        let mut nodes = Nodes::new(inode(2));
+        let first = nodes.told(inode(12), &born(100, Some(b"a")), ROOT, c"a");
+        assert!(nodes.is_told_by_handle(inode(12)) && !nodes.is_told_by_handle(inode(13)));
+        let second = nodes.told(inode(12), &born(100, Some(b"b")), ROOT, c"a");
+        assert_ne!(first.id, second.id);
+        assert_eq!(nodes.known(inode(12), &born(100, Some(b"b"))), Some(second.id));
+        nodes.forget(first.id, 1);
+        let later = Birth { is_over: true, ..born(100, Some(b"b")) };
+        assert_eq!(nodes.told(inode(12), &later, ROOT, c"a"), second);
+        assert!(!nodes.is_told_by_handle(inode(12)), "its time is enough now");
+    }
+
     #[test]
     fn numbers_are_those_of_the_source_where_they_can_be() {
         let mut nodes = Nodes::new(inode(2));
-        assert_eq!(nodes.told(inode(12), ROOT, c"a"), 12);
-        assert_eq!(nodes.told(inode(2), 12, c"loop"), ROOT);
-        let one = nodes.told(inode(1), ROOT, c"one");
-        let other = nodes.told(Inode { dev: 6, ino: 12 }, ROOT, c"other");
+        assert_eq!(told(&mut nodes, inode(12), ROOT, c"a"), 12);
+        assert_eq!(told(&mut nodes, inode(2), 12, c"loop"), ROOT);
+        let one = told(&mut nodes, inode(1), ROOT, c"one");
+        let other = told(&mut nodes, Inode { dev: 6, ino: 12 }, ROOT, c"other");
         assert!(one >= STRANGE && other >= STRANGE && one != other);
-        assert_eq!(nodes.told(inode(1), ROOT, c"one again"), one);
-        assert_eq!(nodes.known(Inode { dev: 6, ino: 12 }), Some(other));
+        assert_eq!(told(&mut nodes, inode(1), ROOT, c"one again"), one);
+        assert_eq!(known(&nodes, Inode { dev: 6, ino: 12 }), Some(other));
         assert_eq!(
-            (nodes.known(inode(12)), nodes.known(inode(13)), nodes.known(inode(2))),
+            (known(&nodes, inode(12)), known(&nodes, inode(13)), known(&nodes, inode(2))),
             (Some(12), None, Some(ROOT))
         );
-        assert!(nodes.forget(other, 1));
-        assert_eq!(nodes.known(Inode { dev: 6, ino: 12 }), None);
+        assert!(nodes.forget(other, 1).is_some());
+        assert_eq!(known(&nodes, Inode { dev: 6, ino: 12 }), None);
     }
 
     #[test]
     fn a_node_lives_until_all_is_forgotten() {
         let mut nodes = Nodes::new(inode(2));
-        nodes.told(inode(12), ROOT, c"a");
-        nodes.told(inode(12), ROOT, c"b");
-        assert!(!nodes.forget(12, 1));
+        told(&mut nodes, inode(12), ROOT, c"a");
+        told(&mut nodes, inode(12), ROOT, c"b");
+        assert!(nodes.forget(12, 1).is_none());
         assert_eq!(nodes.inode(12), Some(inode(12)));
-        assert!(nodes.forget(12, 1));
+        assert!(nodes.forget(12, 1).is_some());
         assert_eq!(nodes.inode(12), None);
-        assert!(!nodes.forget(12, 1) && !nodes.forget(ROOT, 99));
+        assert!(nodes.forget(12, 1).is_none() && nodes.forget(ROOT, 99).is_none());
         assert_eq!(nodes.inode(ROOT), Some(inode(2)));
     }
 
     #[test]
     fn attributes_are_forgotten_with_their_node() {
         let mut nodes = Nodes::new(inode(2));
-        nodes.note_attributes(12, Attributes::None);
-        assert_eq!(nodes.attributes(12), Attributes::Unknown, "nobody was told of it");
-        nodes.told(inode(12), ROOT, c"a");
-        nodes.note_attributes(12, Attributes::None);
-        nodes.told(inode(12), ROOT, c"b");
+        let tell = |nodes: &mut Nodes, name| nodes.told(inode(12), &Birth::default(), ROOT, name);
+        let first = tell(&mut nodes, c"a");
+        nodes.note_attributes(first, Attributes::None);
+        tell(&mut nodes, c"b");
         assert_eq!(nodes.attributes(12), Attributes::None);
+        nodes.forget_attributes(12);
+        assert_eq!(nodes.attributes(12), Attributes::Unknown);
+        nodes.note_attributes(first, Attributes::None);
         nodes.forget(12, 2);
-        nodes.told(inode(12), ROOT, c"a");
+        assert_eq!(nodes.attributes(12), Attributes::Unknown);
+        tell(&mut nodes, c"a");
         assert_eq!(nodes.attributes(12), Attributes::Unknown);
     }
 
     #[test]
     fn names_come_and_go() {
         let mut nodes = Nodes::new(inode(2));
-        nodes.told(inode(10), ROOT, c"dir");
-        nodes.told(inode(11), 10, c"below");
-        nodes.told(inode(12), 11, c"file");
+        told(&mut nodes, inode(10), ROOT, c"dir");
+        told(&mut nodes, inode(11), 10, c"below");
+        told(&mut nodes, inode(12), 11, c"file");
         assert_eq!(nodes.path(11), Some(vec![c"dir".to_owned(), c"below".to_owned()]));
         assert_eq!(nodes.chain(11), [11, 10, ROOT]);
         nodes.named(12, 10, c"link");

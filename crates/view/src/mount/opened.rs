@@ -13,7 +13,12 @@ use std::{
 
 use fuser::BackingId;
 
-use super::{contents::Content, lock, nodes::NodeId, prepared::Entries};
+use super::{
+    contents::Content,
+    lock,
+    nodes::{Life, NodeId},
+    prepared::Entries,
+};
 
 /// Files that stay open though nobody said that they are: programs read them without opening them.
 const RECENT_MAX: usize = 64;
@@ -31,7 +36,7 @@ pub(super) struct Fresh {
 
 /// An open file.
 pub(super) struct OpenFile {
-    pub(super) node: NodeId,
+    pub(super) node: Life,
     pub(super) ino: u64,
     pub(super) file: Arc<OwnedFd>,
     /// What reads it, where the daemon does.
@@ -45,7 +50,7 @@ pub(super) struct OpenFile {
 }
 
 impl OpenFile {
-    fn new(node: NodeId, fresh: Fresh, backing: Option<Arc<BackingId>>) -> Self {
+    fn new(node: Life, fresh: Fresh, backing: Option<Arc<BackingId>>) -> Self {
         let Fresh { file, content, ino, only_grows, uid } = fresh;
         Self { node, ino, file, content, backing, only_grows, uid }
     }
@@ -72,8 +77,8 @@ pub(super) struct Opened {
     count: AtomicU64,
     files: Mutex<HashMap<u64, Arc<OpenFile>>>,
     directories: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
-    ways: Mutex<HashMap<NodeId, Way>>,
-    recent: Mutex<VecDeque<(Instant, NodeId, Arc<OpenFile>)>>,
+    ways: Mutex<HashMap<Life, Way>>,
+    recent: Mutex<VecDeque<(Instant, Life, Arc<OpenFile>)>>,
 }
 
 /// Has the kernel read a file by itself.
@@ -87,7 +92,7 @@ impl Opened {
 
     /// A program has opened a file. `back` tells the kernel to read it by itself; where it is `None` or refuses, or the daemon
     /// reads the file for somebody else, the daemon does.
-    pub(super) fn add_file(&self, node: NodeId, fresh: Fresh, back: Option<Back<'_>>) -> (u64, Arc<OpenFile>) {
+    pub(super) fn add_file(&self, node: Life, fresh: Fresh, back: Option<Back<'_>>) -> (u64, Arc<OpenFile>) {
         let mut ways = lock(&self.ways);
         let way = ways.entry(node).or_default();
         let backing = match back {
@@ -135,7 +140,7 @@ impl Opened {
     }
 
     /// A file that nobody has opened, for some reads.
-    pub(super) fn recent(&self, node: NodeId, open: impl FnOnce() -> io::Result<Fresh>) -> io::Result<Arc<OpenFile>> {
+    pub(super) fn recent(&self, node: Life, open: impl FnOnce() -> io::Result<Fresh>) -> io::Result<Arc<OpenFile>> {
         let known = lock(&self.recent).iter().find(|(_, of, _)| *of == node).map(|(_, _, open)| Arc::clone(open));
         if let Some(known) = known {
             return Ok(known);

@@ -12,12 +12,9 @@ use std::{
     },
 };
 
-use onesweep_sys::{
-    files::{EntryType, Stat, statx_at},
-    usage::blocks_read,
-};
+use onesweep_sys::{files::EntryType, usage::blocks_read};
 
-use super::{lock, nodes::NodeId, shown::Shown};
+use super::{births::Found, lock, nodes::NodeId, shown::Shown};
 use crate::order::{self, Listed};
 
 /// Entries that are kept, at most; each directory counts for one more.
@@ -30,7 +27,7 @@ const WAITING_MAX: usize = 1 << 12;
 pub(super) struct Entries {
     pub(super) listed: Arc<Vec<Listed>>,
     /// What each is; none of what may change unseen, and nothing where that wasn't looked at.
-    stats: Vec<Option<Stat>>,
+    found: Vec<Option<Found>>,
     /// How many changes there had been before.
     since: u64,
 }
@@ -38,17 +35,17 @@ pub(super) struct Entries {
 impl Entries {
     /// Names alone.
     pub(super) fn of_names(listed: Arc<Vec<Listed>>) -> Self {
-        Self { listed, stats: Vec::new(), since: 0 }
+        Self { listed, found: Vec::new(), since: 0 }
     }
 
     /// What was seen when there had been `since` changes.
-    pub(super) fn seen(listed: Arc<Vec<Listed>>, stats: Vec<Option<Stat>>, since: u64) -> Self {
-        Self { listed, stats, since }
+    pub(super) fn seen(listed: Arc<Vec<Listed>>, found: Vec<Option<Found>>, since: u64) -> Self {
+        Self { listed, found, since }
     }
 
     /// What an entry is, if that was seen and nothing has changed since.
-    pub(super) fn stat(&self, at: usize, changes: u64) -> Option<&Stat> {
-        self.stats.get(at)?.as_ref().filter(|_| self.since == changes)
+    pub(super) fn found(&self, at: usize, changes: u64) -> Option<&Found> {
+        self.found.get(at)?.as_ref().filter(|_| self.since == changes)
     }
 
     fn weight(&self) -> usize {
@@ -167,16 +164,17 @@ impl Shown {
         // Before they are sorted, for which each may be looked at, too: the first one on the disk ends it.
         let mut by_number = HashMap::with_capacity(listed.len());
         for entry in &listed {
-            let stat = statx_at(directory.as_fd(), entry.name.as_c_str(), true).ok().filter(|_| is_cheap())?;
+            let found = self.source.look_at(directory.as_fd(), &entry.name).ok().filter(|_| is_cheap())?;
+            let stat = &found.stat;
             // One that may change unseen is looked at when it is asked for.
             let names = stat.nlink * u32::from(stat.file_type() != EntryType::Dir);
             if self.changes.are_seen(id, names) {
-                by_number.insert(entry.ino, stat);
+                by_number.insert(entry.ino, found);
             }
         }
         order::sort(directory.as_fd(), self.order, &mut listed);
-        let stats = listed.iter().map(|entry| by_number.get(&entry.ino).copied()).collect();
-        (is_cheap() && self.changes.now() == since).then(|| Entries::seen(Arc::new(listed), stats, since))
+        let found = listed.iter().map(|entry| by_number.get(&entry.ino).cloned()).collect();
+        (is_cheap() && self.changes.now() == since).then(|| Entries::seen(Arc::new(listed), found, since))
     }
 }
 
@@ -184,17 +182,17 @@ impl Shown {
 mod tests {
     use std::fs;
 
-    use onesweep_sys::files::open_dir_handle;
+    use onesweep_sys::files::{CURRENT_DIR, statx_at};
 
-    use super::*;
+    use super::{super::births::Birth, *};
 
     fn entries(count: u64, since: u64) -> Entries {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "bytes").unwrap();
-        let stat = statx_at(open_dir_handle(dir.path()).unwrap().as_fd(), c"file", true).unwrap();
+        let stat = statx_at(CURRENT_DIR, dir.path().join("file"), true).unwrap();
         let file = |ino| Listed { name: c"file".to_owned(), ino, kind: EntryType::File };
-        let stats = (0..count).map(|_| Some(stat)).collect();
-        Entries::seen(Arc::new((0..count).map(file).collect()), stats, since)
+        let found = (0..count).map(|_| Some(Found { stat, birth: Birth::default() })).collect();
+        Entries::seen(Arc::new((0..count).map(file).collect()), found, since)
     }
 
     #[test]
@@ -202,13 +200,13 @@ mod tests {
         let mut prepared = Prepared::default();
         (10..13).for_each(|id| prepared.keep(id, entries(3, 7)));
         let taken = prepared.take(10, 7).unwrap();
-        assert_eq!(taken.stat(2, 7).unwrap().size, 5);
-        assert!(taken.stat(3, 7).is_none() && taken.stat(2, 8).is_none(), "changed between two parts of a listing");
+        assert_eq!(taken.found(2, 7).unwrap().stat.size, 5);
+        assert!(taken.found(3, 7).is_none() && taken.found(2, 8).is_none(), "changed between two parts of a listing");
         assert!(prepared.take(10, 7).is_none());
         assert!(prepared.take(11, 8).is_none() && prepared.take(12, 7).is_none(), "nothing is left after a change");
         assert_eq!(prepared.kept, 0);
         let names = Entries::of_names(Arc::clone(&taken.listed));
-        assert!(names.stat(0, 0).is_none(), "not looked at");
+        assert!(names.found(0, 0).is_none(), "not looked at");
     }
 
     #[test]

@@ -20,22 +20,23 @@ use fuser::{
 };
 use onesweep_sys::{
     acting, cache,
-    files::{EntryType, Stat, change_size, dev_numbers, open_again_with, seek_data, seek_hole, statx_at, statx_fd},
+    files::{EntryType, Stat, change_size, dev_numbers, open_again_with, seek_data, seek_hole, statx_fd},
     memory::page_bytes,
     usage::blocks_read,
 };
 
 use super::{
     Settings,
+    births::Found,
     changes::{Changes, Told},
     contents::Contents,
     given::Given,
     guide::Guide,
     lock,
-    nodes::{NodeId, ROOT},
+    nodes::{Inode, Life, NodeId, ROOT},
     opened::{Fresh, OpenFile, Opened},
     prepared::{Ahead, Entries},
-    source::{OfInode, Source},
+    source::Source,
     writes::{self, Who},
 };
 use crate::{
@@ -73,7 +74,7 @@ pub(super) struct Shown {
 
 /// An entry as the kernel is told it.
 pub(super) struct Entry {
-    pub(super) node: NodeId,
+    pub(super) node: Life,
     pub(super) attributes: FileAttr,
     pub(super) generation: Generation,
     pub(super) ttl: Duration,
@@ -120,11 +121,6 @@ fn attributes(ino: u64, stat: &Stat) -> FileAttr {
         blksize: stat.blksize,
         flags: 0,
     }
-}
-
-/// Tells an inode from a later one with the same number.
-fn generation(stat: &Stat) -> Generation {
-    Generation(stat.btime.map_or(0, |time| (time.secs as u64).wrapping_mul(1_000_000_000) ^ u64::from(time.nanos)))
 }
 
 /// In whose room the kernel may write by itself a file that somebody opens: all who have it open share what they get. `None` where
@@ -199,18 +195,27 @@ impl Shown {
         if self.is_foreign(parent) {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         }
-        let stat = statx_at(directory.as_fd(), name.as_c_str(), true)?;
-        Ok(self.told(parent, name, &stat))
+        let found = self.source.look_at(directory.as_fd(), name)?;
+        Ok(self.told(parent, name, &found))
     }
 
     /// Notes that the kernel is told of an entry.
-    pub(super) fn told(&self, parent: NodeId, name: &CString, stat: &Stat) -> Entry {
-        let node = self.source.nodes().told(stat.inode(), parent, name);
-        let ttl = match self.source.is_foreign(stat) {
+    pub(super) fn told(&self, parent: NodeId, name: &CString, found: &Found) -> Entry {
+        let stat = &found.stat;
+        let (node, begins, has_own_number) = {
+            let mut nodes = self.source.nodes();
+            let node = nodes.told(found.inode(), &found.birth, parent, name);
+            (node, nodes.is_told_once(node.id), nodes.shown_number(node.id) == node.id)
+        };
+        if begins {
+            self.changes.begins(node.id);
+        }
+        // Of one that shows another number the kernel is told that when it asks for its attributes.
+        let ttl = match self.source.is_foreign(stat) || !has_own_number {
             true => Duration::ZERO,
             false => self.changes.ttl(parent, stat),
         };
-        Entry { node, attributes: attributes(node, stat), generation: generation(stat), ttl }
+        Entry { node, attributes: attributes(node.id, stat), generation: Generation(node.began), ttl }
     }
 
     pub(super) fn answer_entry(
@@ -225,7 +230,7 @@ impl Shown {
         match found {
             Ok((name, entry)) => {
                 reply.entry(&entry.ttl, &entry.attributes, entry.generation);
-                self.changes.answered(since, [Told { directory: parent, name, node: entry.node }]);
+                self.changes.answered(since, [Told { directory: parent, name, node: entry.node.id }]);
             }
             Err(error) => reply.error(error.into()),
         }
@@ -245,9 +250,7 @@ impl Shown {
                 let names = self.source.nodes().names(id);
                 let parent = names.first().map_or(ROOT, |name| name.directory);
                 let ttl = self.changes.ttl(parent, &stat);
-                // The root has its own number.
-                let shown = if id == ROOT { stat.ino } else { id };
-                reply.attr(&ttl, &attributes(shown, &stat));
+                reply.attr(&ttl, &attributes(self.shown_number(id), &stat));
                 let told = names.into_iter().map(|name| Told { directory: name.directory, name: name.name, node: id });
                 self.changes.answered(since, told);
             }
@@ -259,7 +262,7 @@ impl Shown {
     pub(super) fn open_file(&self, id: NodeId, fh: FileHandle) -> io::Result<Arc<OpenFile>> {
         match self.opened.file(fh.0) {
             Some(open) => Ok(open),
-            None => self.opened.recent(id, || {
+            None => self.opened.recent(self.source.life(id)?, || {
                 let (file, stat) = self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK)?;
                 self.with_content(id, file, &stat, (false, 0))
             }),
@@ -327,8 +330,12 @@ impl Shown {
     /// `lent` is in whose room the kernel writes it by itself, if it is to.
     fn answer_open(&self, id: NodeId, fresh: Fresh, flags: i32, lent: Option<u32>, reply: ReplyOpen) {
         let back = |file: &OwnedFd| acting::lend_to(lent.unwrap_or(NOBODY), || reply.open_backing(file));
+        let node = match self.source.life(id) {
+            Ok(node) => node,
+            Err(error) => return reply.error(error.into()),
+        };
         let back = lent.is_some().then_some(&back as &dyn Fn(&OwnedFd) -> io::Result<BackingId>);
-        let (number, open) = self.opened.add_file(id, fresh, back);
+        let (number, open) = self.opened.add_file(node, fresh, back);
         let number = FileHandle(number);
         self.before_kernel(&open, flags);
         match &open.backing {
@@ -380,7 +387,8 @@ impl Shown {
             let nodes = self.source.nodes();
             nodes.names(id).first().map_or_else(Vec::new, |name| nodes.chain(name.directory))
         };
-        self.guide.before_reading(stat.inode(), is_cached, chain, |root| self.source.path_of(root), job);
+        let inode = Inode { dev: stat.dev, ino: stat.ino };
+        self.guide.before_reading(inode, is_cached, chain, |root| self.source.path_of(root), job);
     }
 
     pub(super) fn read(self: &Arc<Self>, id: NodeId, fh: FileHandle, offset: u64, size: u32, reply: ReplyData) {
@@ -506,25 +514,25 @@ impl Shown {
             }
             let place = at as usize - 2;
             let Listed { name, .. } = &entries.listed[place];
-            let entry = match entries.stat(place, since).filter(|_| is_unchanged) {
-                Some(stat) => self.told(id, name, stat),
+            let entry = match entries.found(place, since).filter(|_| is_unchanged) {
+                Some(found) => self.told(id, name, found),
                 None => {
                     // One that is gone meanwhile is left out.
-                    let Ok(stat) = statx_at(directory.as_fd(), name.as_c_str(), true) else { continue };
-                    self.told(id, name, &stat)
+                    let Ok(found) = self.source.look_at(directory.as_fd(), name) else { continue };
+                    self.told(id, name, &found)
                 }
             };
             let shown = OsStr::from_bytes(name.to_bytes());
-            let number = INodeNo(entry.node);
+            let number = INodeNo(entry.node.id);
             if reply.add(number, at + 1, shown, &entry.ttl, &entry.attributes, entry.generation) {
                 // It wasn't told, after all.
-                self.source.forget(entry.node, 1);
+                self.source.forget(entry.node.id, 1);
                 break;
             }
             if entry.attributes.kind == FileType::Directory {
-                below.push(entry.node);
+                below.push(entry.node.id);
             }
-            told.push(Told { directory: id, name: name.clone(), node: entry.node });
+            told.push(Told { directory: id, name: name.clone(), node: entry.node.id });
         }
         reply.ok();
         let is_from_memory = blocks_read() == at_first;
@@ -540,7 +548,7 @@ impl Shown {
     }
 
     fn shown_number(&self, id: NodeId) -> u64 {
-        if id == ROOT { self.source.inode().ino } else { id }
+        self.source.nodes().shown_number(id)
     }
 
     pub(super) fn seek(&self, id: NodeId, fh: FileHandle, offset: i64, whence: i32) -> io::Result<i64> {

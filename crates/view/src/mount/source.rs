@@ -14,8 +14,9 @@ use onesweep_sys::{
 };
 
 use super::{
+    births::{Birth, keeps_handles},
     lock,
-    nodes::{Inode, NodeId, Nodes, ROOT},
+    nodes::{Inode, Life, Name, NodeId, Nodes, ROOT},
 };
 
 /// Directories that stay open.
@@ -33,25 +34,24 @@ pub(super) struct Source {
     anchor: OwnedFd,
     inode: Inode,
     read_only: bool,
+    /// Its handles may be compared.
+    pub(super) keeps_handles: bool,
     nodes: Mutex<Nodes>,
-    directories: Mutex<HashMap<NodeId, Arc<OwnedFd>>>,
+    directories: Mutex<HashMap<Life, Arc<OwnedFd>>>,
     /// Nodes whose last name is gone.
-    kept: Mutex<HashMap<NodeId, Arc<OwnedFd>>>,
+    kept: Mutex<HashMap<Life, Arc<OwnedFd>>>,
+}
+
+/// What has to be known of a node to come to what it stands for.
+struct Way {
+    life: Life,
+    inode: Inode,
+    birth: Birth,
+    names: Vec<Name>,
 }
 
 fn stale() -> io::Error {
     io::Error::from_raw_os_error(libc::ESTALE)
-}
-
-impl OfInode for Stat {
-    fn inode(&self) -> Inode {
-        Inode { dev: self.dev, ino: self.ino }
-    }
-}
-
-/// Which inode a look was at.
-pub(super) trait OfInode {
-    fn inode(&self) -> Inode;
 }
 
 impl Source {
@@ -68,14 +68,17 @@ impl Source {
         if stat.file_type() != EntryType::Dir {
             return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
         }
+        let inode = Inode { dev: stat.dev, ino: stat.ino };
         let anchor = open_again_with(root.as_fd(), libc::O_RDONLY | libc::O_DIRECTORY)?;
+        let keeps_handles = keeps_handles(anchor.as_fd());
         Ok(Self {
             path,
             root: Arc::new(root),
             anchor,
-            inode: stat.inode(),
+            inode,
             read_only,
-            nodes: Mutex::new(Nodes::new(stat.inode())),
+            keeps_handles,
+            nodes: Mutex::new(Nodes::new(inode)),
             directories: Mutex::default(),
             kept: Mutex::default(),
         })
@@ -117,39 +120,59 @@ impl Source {
             if at == ROOT {
                 break Arc::clone(&self.root);
             }
-            let known = lock(&self.directories).get(&at).or(lock(&self.kept).get(&at)).cloned();
+            let life = self.life(at)?;
+            let known = lock(&self.directories).get(&life).or(lock(&self.kept).get(&life)).cloned();
             if let Some(known) = known {
                 break known;
             }
-            let (inode, name) = {
-                let nodes = self.nodes();
-                (nodes.inode(at).ok_or_else(stale)?, nodes.names(at).into_iter().next().ok_or_else(stale)?)
-            };
+            let way = self.way(at)?;
+            let name = way.names.first().cloned().ok_or_else(stale)?;
             if below.len() == DEPTH_MAX {
                 return Err(stale());
             }
-            below.push((at, inode, name.name));
+            below.push((way, name.name));
             at = name.directory;
         };
-        while let Some((id, inode, name)) = below.pop() {
+        while let Some((way, name)) = below.pop() {
             let found = open_handle_at(open.as_fd(), name.as_c_str()).map_err(gone_is_stale)?;
-            let stat = statx_fd(found.as_fd())?;
-            if stat.inode() != inode || stat.file_type() != EntryType::Dir {
+            if self.is_at(found.as_fd(), &way)?.is_none_or(|stat| stat.file_type() != EntryType::Dir) {
                 return Err(stale());
             }
             open = Arc::new(found);
-            self.keep_directory(id, &open);
+            self.put(&self.directories, way.life, &open, DIRECTORIES_MAX);
         }
         Ok(open)
     }
 
-    fn keep_directory(&self, id: NodeId, open: &Arc<OwnedFd>) {
-        let mut directories = lock(&self.directories);
-        if directories.len() >= DIRECTORIES_MAX {
-            // Those that are needed come again.
-            directories.clear();
+    /// The node that has a number now.
+    pub(super) fn life(&self, id: NodeId) -> io::Result<Life> {
+        self.nodes().life(id).ok_or_else(stale)
+    }
+
+    fn way(&self, id: NodeId) -> io::Result<Way> {
+        let nodes = self.nodes();
+        let (life, (inode, birth)) = nodes.life(id).zip(nodes.inode_and_birth(id)).ok_or_else(stale)?;
+        Ok(Way { life, inode, birth, names: nodes.names(id) })
+    }
+
+    /// What it is, if it is what a way leads to: another one of the same number isn't.
+    fn is_at(&self, open: BorrowedFd<'_>, way: &Way) -> io::Result<Option<Stat>> {
+        let found = self.look(open)?;
+        Ok((found.inode() == way.inode && way.birth.is(&found.birth)).then_some(found.stat))
+    }
+
+    /// Notes what a node is open as, as long as the kernel knows it.
+    fn put(&self, place: &Mutex<HashMap<Life, Arc<OwnedFd>>>, of: Life, open: &Arc<OwnedFd>, at_most: usize) {
+        // Whoever forgets the node does so before he looks whether something is noted.
+        let nodes = self.nodes();
+        if nodes.life(of.id) == Some(of) {
+            let mut place = lock(place);
+            if place.len() >= at_most {
+                // Those that are needed come again.
+                place.clear();
+            }
+            place.insert(of, Arc::clone(open));
         }
-        directories.insert(id, Arc::clone(open));
     }
 
     /// What a node stands for: an `O_PATH` descriptor, also of a link.
@@ -162,22 +185,19 @@ impl Source {
         if id == ROOT {
             return Ok((Arc::clone(&self.root), statx_fd(self.root.as_fd())?));
         }
-        if let Some(kept) = lock(&self.kept).get(&id).cloned() {
+        let way = self.way(id)?;
+        if let Some(kept) = lock(&self.kept).get(&way.life).cloned() {
             let stat = statx_fd(kept.as_fd())?;
             return Ok((kept, stat));
         }
-        let (inode, names) = {
-            let nodes = self.nodes();
-            (nodes.inode(id).ok_or_else(stale)?, nodes.names(id))
-        };
         let mut why = stale();
-        for name in names {
+        for name in &way.names {
             let found = self
                 .directory(name.directory)
                 .and_then(|directory| open_handle_at(directory.as_fd(), name.name.as_c_str()).map_err(gone_is_stale));
-            match found.and_then(|found| statx_fd(found.as_fd()).map(|stat| (found, stat))) {
-                Ok((found, stat)) if stat.inode() == inode => return Ok((Arc::new(found), stat)),
-                Ok(_) => {}
+            match found.and_then(|found| self.is_at(found.as_fd(), &way).map(|stat| (found, stat))) {
+                Ok((found, Some(stat))) => return Ok((Arc::new(found), stat)),
+                Ok((_, None)) => {}
                 Err(error) => why = error,
             }
         }
@@ -202,20 +222,21 @@ impl Source {
     }
 
     /// The name of a node goes; what it stands for stays within reach.
-    pub(super) fn keep(&self, id: NodeId, handle: Arc<OwnedFd>) {
-        lock(&self.kept).insert(id, handle);
+    pub(super) fn keep(&self, of: Life, handle: &Arc<OwnedFd>) {
+        self.put(&self.kept, of, handle, usize::MAX);
     }
 
     /// It didn't go.
-    pub(super) fn keep_no_more(&self, id: NodeId) {
-        lock(&self.kept).remove(&id);
+    pub(super) fn keep_no_more(&self, of: Life) {
+        lock(&self.kept).remove(&of);
     }
 
     /// The kernel forgets a node.
     pub(super) fn forget(&self, id: NodeId, times: u64) {
-        if self.nodes().forget(id, times) {
-            lock(&self.directories).remove(&id);
-            lock(&self.kept).remove(&id);
+        let ended = self.nodes().forget(id, times);
+        if let Some(ended) = ended {
+            lock(&self.directories).remove(&ended);
+            lock(&self.kept).remove(&ended);
         }
     }
 
@@ -248,14 +269,12 @@ fn gone_is_stale(error: io::Error) -> io::Error {
 mod tests {
     use std::{ffi::CString, fs};
 
-    use onesweep_sys::files::statx_at;
-
     use super::*;
 
     fn told(source: &Source, directory: NodeId, name: &str) -> NodeId {
         let name = CString::new(name).unwrap();
-        let stat = statx_at(source.directory(directory).unwrap().as_fd(), name.as_c_str(), true).unwrap();
-        source.nodes().told(stat.inode(), directory, &name)
+        let found = source.look_at(source.directory(directory).unwrap().as_fd(), &name).unwrap();
+        source.nodes().told(found.inode(), &found.birth, directory, &name).id
     }
 
     #[test]
@@ -282,7 +301,8 @@ mod tests {
         source.forget(file, 1);
         assert_eq!(why(file), Some(libc::ESTALE));
         let handle = source.handle(b).unwrap();
-        source.keep(b, handle);
+        let life = source.nodes().life(b).unwrap();
+        source.keep(life, &handle);
         fs::remove_dir_all(folder.path().join("a")).unwrap();
         assert_eq!(source.handle_and_stat(b).unwrap().1.nlink, 0);
     }

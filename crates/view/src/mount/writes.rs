@@ -24,17 +24,15 @@ use onesweep_sys::{
     files::{
         EntryType, Moment, Place, Stat, Time, change_size, copy_range, create_with, fallocate, make_directory_with,
         make_node_with, make_symlink_at, makedev, name_file, open_again_with, open_handle_at, remove_at,
-        remove_directory_at, rename_with, set_mode_handle, set_moments_handle, set_owner_handle, statx_at, statx_fd,
-        write_some,
+        remove_directory_at, rename_with, set_mode_handle, set_moments_handle, set_owner_handle, statx_fd, write_some,
     },
 };
 
 use super::{
     changes::Told,
-    nodes::NodeId,
+    nodes::{Life, NodeId},
     opened::OpenFile,
     shown::{Entry, Shown, name_of},
-    source::OfInode,
 };
 
 /// Who asks.
@@ -191,22 +189,22 @@ impl Shown {
     }
 
     /// Before a name goes: what it leads to stays within reach of those who have it open.
-    fn let_go(&self, parent: NodeId, directory: &OwnedFd, name: &CString) -> Option<NodeId> {
+    fn let_go(&self, parent: NodeId, directory: &OwnedFd, name: &CString) -> Option<Life> {
         let handle = open_handle_at(directory.as_fd(), name.as_c_str()).ok()?;
         let stat = statx_fd(handle.as_fd()).ok()?;
-        let id = self.source.nodes().known(stat.inode())?;
+        let node = self.source.life(self.source.known(handle.as_fd())?).ok()?;
         if stat.nlink <= 1 || stat.file_type() == EntryType::Dir {
-            self.source.keep(id, Arc::new(handle));
+            self.source.keep(node, &Arc::new(handle));
         }
-        self.source.nodes().unnamed(id, parent, name);
-        Some(id)
+        self.source.nodes().unnamed(node.id, parent, name);
+        Some(node)
     }
 
     /// The name didn't go, after all.
-    fn took_back(&self, id: Option<NodeId>, parent: NodeId, name: &CString) {
-        if let Some(id) = id {
-            self.source.nodes().named(id, parent, name);
-            self.source.keep_no_more(id);
+    fn took_back(&self, node: Option<Life>, parent: NodeId, name: &CString) {
+        if let Some(node) = node {
+            self.source.nodes().named(node.id, parent, name);
+            self.source.keep_no_more(node);
         }
     }
 
@@ -228,8 +226,8 @@ impl Shown {
         let (from_name, to_name) = (name_of(from.1)?, name_of(to.1)?);
         let (from_directory, to_directory) = (self.directory(from.0)?, self.directory(to.0)?);
         let known = |directory: &OwnedFd, name: &CString| {
-            let stat = statx_at(directory.as_fd(), name.as_c_str(), true).ok()?;
-            self.source.nodes().known(stat.inode())
+            let handle = open_handle_at(directory.as_fd(), name.as_c_str()).ok()?;
+            self.source.life(self.source.known(handle.as_fd())?).ok()
         };
         let moved = known(&from_directory, &from_name);
         let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
@@ -249,12 +247,12 @@ impl Shown {
         }
         let mut nodes = self.source.nodes();
         if let Some(moved) = moved {
-            nodes.unnamed(moved, from.0, &from_name);
-            nodes.named(moved, to.0, &to_name);
+            nodes.unnamed(moved.id, from.0, &from_name);
+            nodes.named(moved.id, to.0, &to_name);
         }
         if let Some(replaced) = replaced.filter(|_| is_exchange) {
-            nodes.unnamed(replaced, to.0, &to_name);
-            nodes.named(replaced, from.0, &from_name);
+            nodes.unnamed(replaced.id, to.0, &to_name);
+            nodes.named(replaced.id, from.0, &from_name);
         }
         Ok(())
     }
@@ -276,8 +274,8 @@ impl Shown {
                 change_size(file.as_fd(), 0)?;
                 stat = statx_fd(file.as_fd())?;
             }
-            let entry = self.told(parent, &name, &stat);
-            let fresh = self.with_content(entry.node, file, &stat, (only_grows, who.uid))?;
+            let entry = self.told(parent, &name, &self.source.look(file.as_fd())?);
+            let fresh = self.with_content(entry.node.id, file, &stat, (only_grows, who.uid))?;
             Ok((fresh, entry, name))
         });
         let (fresh, entry, name) = match made {
@@ -294,9 +292,9 @@ impl Shown {
                 let flags = FopenFlags::FOPEN_NOFLUSH;
                 reply.created_passthrough(ttl, attributes, generation, number, flags, backing);
             }
-            None => reply.created(ttl, attributes, generation, number, self.flags_of_open(entry.node)),
+            None => reply.created(ttl, attributes, generation, number, self.flags_of_open(entry.node.id)),
         }
-        self.changes.answered(since, [Told { directory: parent, name, node: entry.node }]);
+        self.changes.answered(since, [Told { directory: parent, name, node: entry.node.id }]);
     }
 
     fn open_to_write(&self, fh: FileHandle) -> io::Result<Arc<OpenFile>> {
@@ -331,7 +329,7 @@ impl Shown {
     fn appended(&self, open: &OpenFile, expected: u64, bytes: u64) -> Range<u64> {
         let end = statx_fd(open.file.as_fd()).map_or(u64::MAX, |stat| stat.size);
         if end != expected.saturating_add(bytes) {
-            self.changes.misjudged(open.node);
+            self.changes.misjudged(open.node.id);
         }
         expected.min(end.saturating_sub(bytes))..end
     }
