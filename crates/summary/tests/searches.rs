@@ -356,7 +356,7 @@ fn what_took_long_to_be_found_is_harvested_before_it_is_searched_again() {
         let (tree, _, shared) = tree();
         tree.is_silent.store(true, Ordering::SeqCst);
         tree.survey_takes.store(40, Ordering::SeqCst);
-        let mut tend = || shared.tend(timeout, Budget { directories: 0 }).expect("no error").0;
+        let tend = || shared.tend(timeout, Budget { directories: 0 }).expect("no error").0;
         for ino in [2, 4] {
             let searches = Tree::count(&tree.surveys);
             tree.hands.get().expect("a clock").0.fetch_add(30, Ordering::SeqCst);

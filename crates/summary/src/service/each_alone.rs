@@ -32,7 +32,7 @@ pub(super) fn each_alone(
     let mut looks = LOOKS_MAX;
     let looking = Looking::at(&reached, reached.slot, true);
     let (mut reached, looking) = looking.go_through(reached, asker, &mut looks)?;
-    let Look { line, is_partial, is_denied } = looking.look(&reached).ok_or(Refusal::NotTracked)?;
+    let Look { line, mut is_partial, is_denied } = looking.look(&reached).ok_or(Refusal::NotTracked)?;
     let leads_out = line.totals.sums.freed_blocks < line.totals.sums.blocks;
     let mut left = MOST.lines - 1;
     let depth = if is_denied { 0 } else { question.depth };
@@ -50,6 +50,8 @@ pub(super) fn each_alone(
         (reached, look) = Looking::at(&reached, slot, true).finish(reached, asker, &mut looks)?;
         // It may be gone by now.
         let Some(look) = look else { continue };
+        // Also where all was open when the topmost was looked at.
+        is_partial |= look.is_partial;
         // It may have been closed while what is below was looked at, and any on the way to it.
         let is_open = match at.known_at == reached.turns {
             true => may_list(&reached, asker, look.line.slot)?,

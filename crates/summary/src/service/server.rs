@@ -462,7 +462,9 @@ impl<'a> Reached<'a> {
             // What has moved from one directory to another may count twice, or not at all.
             false => {
                 let age = tracked.clock().passed().saturating_sub(right_at).as_secs_f64().ceil() as i64;
-                Answer { is_exact: false, age: answer.age.max(age), ..answer }
+                // What stays open is the least of what it doesn't count, where it did count all.
+                let checked_at = answer.checked_at.filter(|_| !answer.is_exact);
+                Answer { is_exact: false, checked_at, age: answer.age.max(age), ..answer }
             }
         };
         Some(Reached { tracked, slot, answer, turns: turns + 1, ..self })

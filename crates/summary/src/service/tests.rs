@@ -325,9 +325,10 @@ fn a_file_is_told_only_where_the_asker_comes_to_it_by_now() {
     let all = ["6/file", "4/file", "3/file", "2/file", "file"].map(|path| Name::of(path.as_bytes()));
     let model = wide();
     assert_eq!(files(model.then_nothing()), (all.to_vec(), true));
+    type Change = Box<dyn FnOnce(&Model)>;
     for (turns, one) in (0..TURNS_MAX).flat_map(|turns| [2, 3, 4, 6].map(|one| (turns, one))) {
         // Its number becomes that of one in the closed 5; it goes there; it is closed.
-        let changes: [Box<dyn FnOnce(&Model)>; 3] =
+        let changes: [Change; 3] =
             [Box::new(replace(one, (20, 5))), Box::new(move_into(one, 5)), Box::new(set_mode(one, 0o700))];
         for (number, change) in changes.into_iter().enumerate() {
             let model = wide();
@@ -394,9 +395,11 @@ fn what_is_closed_meanwhile_is_looked_at_no_more() {
                 all.values_mut().filter(|inner| inner.parent == 2).for_each(|inner| inner.bytes += 1000);
             });
         };
-        let (_, rows) = deep().lines(turns, close);
+        let model = deep();
+        let (head, rows) = model.lines(turns, close);
         let told = |row: &Row| row.name != name(11) && row.total.bytes < 1000;
         assert!(rows.iter().all(told), "{turns} {closed}: {:?}", rows.iter().find(|row| !told(row)));
+        assert!(head.partial && rows.iter().all(|row| row.past.is_none()));
 
         let model = deep();
         (0..turns).for_each(|_| _ = model.then_nothing());
@@ -410,6 +413,20 @@ fn what_is_closed_meanwhile_is_looked_at_no_more() {
     }
 }
 
+/// Also where all was open when the one that was asked for was looked at.
+#[test]
+fn lines_of_which_one_leaves_something_out_say_so() {
+    let mut is_closed = false;
+    for turns in 0..TURNS_MAX {
+        let model = Model::of(&[(2, 1, 0o755), (3, 1, 0o755), (8, 3, 0o755), (9, 3, 0o755)]);
+        let (head, rows) = model.lines(turns, set_mode(3, 0o700));
+        let three = rows.iter().find(|row| row.name == name(3)).expect("it is told");
+        assert_eq!(head.partial, three.total.directories == 1, "{turns}: {rows:?}");
+        is_closed |= head.partial;
+    }
+    assert!(is_closed);
+}
+
 /// It may count twice, or not at all.
 #[test]
 fn what_moves_meanwhile_makes_an_answer_inexact() {
@@ -420,7 +437,8 @@ fn what_moves_meanwhile_makes_an_answer_inexact() {
         let listing = model.server.list(&somebody(), &question(), 100, Measure::Bytes).expect("an answer");
         let had_turn = TURNS.with_borrow(VecDeque::is_empty);
         TURNS.with_borrow_mut(VecDeque::clear);
-        assert_eq!((listing.exact, listing.age > 0), (!had_turn, had_turn), "{turns}");
+        let is_exact = (listing.exact, listing.age > 0, listing.checked_at.is_some());
+        assert_eq!(is_exact, (!had_turn, had_turn, !had_turn), "{turns}");
         assert!(turns > 0 || had_turn);
         let listing = model.listing();
         assert_eq!((listing.exact, listing.age), (true, 0), "asked again");
