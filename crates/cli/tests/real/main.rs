@@ -76,6 +76,7 @@ mod trouble;
 mod unreadable;
 mod view;
 mod view_attributes;
+mod view_beside;
 mod view_ends;
 mod view_given;
 mod view_mapped;

@@ -250,12 +250,12 @@ impl Filesystem for Face {
         self.shown.answer_entry(newparent.0, newname, reply, |name| self.shown.link(who, ino.0, newparent.0, name));
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.shown.remove(parent.0, name, false));
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(reply, self.shown.remove(writes::who(req, 0), parent.0, name, false));
     }
 
-    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer(reply, self.shown.remove(parent.0, name, true));
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        answer(reply, self.shown.remove(writes::who(req, 0), parent.0, name, true));
     }
 
     fn rename(

@@ -1,6 +1,7 @@
 //! Requests that change the source. A view that is read-only gets none: the kernel refuses them before.
 //!
-//! Whether somebody may do it the kernel has judged (`default_permissions`, ACLs). What is made belongs to who asked, with the
+//! Whether somebody may do it the kernel has judged (`default_permissions`, ACLs), by what it has in mind. Where somebody else may have
+//! made a file by the same name since, it is asked to judge once more, or the source judges. What is made belongs to who asked, with the
 //! default ACLs and the umask applied by the file system of the source. The room it takes is that of who asked: reserved blocks and
 //! quotas hold for him.
 
@@ -52,6 +53,11 @@ pub(super) fn who(request: &Request, umask: u32) -> Who {
 impl Who {
     pub(super) fn does<T>(self, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         acting::on_behalf_of(self.uid, self.gid, self.umask, act)
+    }
+
+    /// The source judges whether the name may go: by now it may be that of a file which the kernel hasn't heard of.
+    fn moves<T>(self, act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        acting::moving_names(self.uid, self.gid, act)
     }
 }
 
@@ -208,14 +214,14 @@ impl Shown {
         }
     }
 
-    pub(super) fn remove(&self, parent: NodeId, name: &OsStr, is_directory: bool) -> io::Result<()> {
+    pub(super) fn remove(&self, who: Who, parent: NodeId, name: &OsStr, is_directory: bool) -> io::Result<()> {
         let name = name_of(name)?;
         let directory = self.directory(parent)?;
         let id = self.let_go(parent, &directory, &name);
-        let done = match is_directory {
+        let done = who.moves(|| match is_directory {
             true => remove_directory_at(directory.as_fd(), name.as_c_str()),
             false => remove_at(directory.as_fd(), name.as_c_str()),
-        };
+        });
         if done.is_err() {
             self.took_back(id, parent, &name);
         }
@@ -238,7 +244,7 @@ impl Shown {
             false => self.let_go(to.0, &to_directory, &to_name),
         };
         let (from_fd, to_fd) = (from_directory.as_fd(), to_directory.as_fd());
-        let done = who.does(|| rename_with(from_fd, from_name.as_c_str(), to_fd, to_name.as_c_str(), flags));
+        let done = who.moves(|| rename_with(from_fd, from_name.as_c_str(), to_fd, to_name.as_c_str(), flags));
         if done.is_err() {
             if !is_exchange {
                 self.took_back(replaced, to.0, &to_name);
@@ -261,28 +267,24 @@ impl Shown {
         let since = self.changes.now();
         let made = name_of(name).and_then(|name| {
             let directory = self.directory(parent)?;
-            let is_cut = flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
-            let asked = flags;
-            let flags = flags_of(flags) | (flags & libc::O_EXCL);
-            let flags = if is_cut { flags & !libc::O_TRUNC } else { flags };
-            let create = |more| create_with(directory.as_fd(), name.as_c_str(), flags | more, mode);
-            let (file, only_grows) = opening(asked, |more| who.does(|| create(more)))?;
-            let mut stat = statx_fd(file.as_fd())?;
-            // It was made by somebody else meanwhile.
-            if is_cut && stat.size > 0 {
-                self.contents.before_change(stat.ino);
-                change_size(file.as_fd(), 0)?;
-                stat = statx_fd(file.as_fd())?;
-            }
-            let entry = self.told(parent, &name, &self.source.look(file.as_fd())?);
-            let fresh = self.with_content(entry.node.id, file, &stat, (only_grows, who.uid))?;
+            let is_to_be_new = flags & libc::O_EXCL != 0;
+            let flags = flags_of(flags) & !libc::O_TRUNC | libc::O_EXCL;
+            let made = who.does(|| create_with(directory.as_fd(), name.as_c_str(), flags, mode));
+            let file = made.map_err(|error| match error.kind() {
+                // Whether he may open it nobody has judged: the kernel looks for the name once more.
+                io::ErrorKind::AlreadyExists if !is_to_be_new => io::Error::from_raw_os_error(libc::ESTALE),
+                _ => error,
+            })?;
+            let found = self.source.look(file.as_fd())?;
+            let entry = self.told(parent, &name, &found);
+            let fresh = self.with_content(entry.node.id, file, &found.stat, (false, who.uid))?;
             Ok((fresh, entry, name))
         });
         let (fresh, entry, name) = match made {
             Ok(made) => made,
             Err(error) => return reply.error(error.into()),
         };
-        // One that is there and large may be read by the kernel for somebody else, and then is for this one, too.
+        // Somebody else may have made it large meanwhile, so that the kernel writes it for him, and then does for this one, too.
         let (number, open) = self.opened.add_file(entry.node, fresh, None);
         self.before_kernel(&open, flags);
         let number = FileHandle(number);
