@@ -79,6 +79,7 @@ mod view_attributes;
 mod view_beside;
 mod view_ends;
 mod view_given;
+mod view_held;
 mod view_mapped;
 mod view_rclone;
 mod view_reused;

@@ -9,6 +9,8 @@ use std::{
     ffi::{CStr, CString},
 };
 
+use onesweep_sys::handle::FileHandle;
+
 use super::births::Birth;
 
 /// The number of a node.
@@ -60,6 +62,8 @@ struct Node {
     /// How many nodes were before it.
     began: u64,
     attributes: Attributes,
+    /// What leads to it when its names don't: of those that somebody reads.
+    handle: Option<Box<FileHandle>>,
     /// How often the kernel was told of it.
     lookups: u64,
     /// The last one is the one that was seen last.
@@ -191,6 +195,18 @@ impl Nodes {
         }
     }
 
+    /// What leads to a node without a name, as far as it was noted.
+    pub(super) fn handle(&self, id: NodeId) -> Option<FileHandle> {
+        self.nodes.get(&id)?.handle.as_deref().copied()
+    }
+
+    /// Notes what does.
+    pub(super) fn note_handle(&mut self, of: Life, handle: FileHandle) {
+        if let Some(node) = self.nodes.get_mut(&of.id).filter(|node| node.began == of.began) {
+            node.handle = Some(Box::new(handle));
+        }
+    }
+
     /// They may have changed.
     pub(super) fn forget_attributes(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(&id) {
@@ -252,7 +268,15 @@ impl Nodes {
 impl Node {
     /// One of which nobody was told yet.
     fn begin(inode: Inode, birth: &Birth, began: u64) -> Self {
-        Self { inode, birth: birth.clone(), began, attributes: Attributes::Unknown, lookups: 0, names: Vec::new() }
+        Self {
+            inode,
+            birth: birth.clone(),
+            began,
+            attributes: Attributes::Unknown,
+            handle: None,
+            lookups: 0,
+            names: Vec::new(),
+        }
     }
 
     fn call(&mut self, directory: NodeId, name: &CStr) {

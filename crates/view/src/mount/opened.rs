@@ -22,7 +22,7 @@ use super::{
 
 /// Files that stay open though nobody said that they are: programs read them without opening them.
 const RECENT_MAX: usize = 64;
-/// How long.
+/// How long after the last read.
 const RECENT: Duration = Duration::from_secs(2);
 
 /// A file that was just opened.
@@ -78,6 +78,7 @@ pub(super) struct Opened {
     files: Mutex<HashMap<u64, Arc<OpenFile>>>,
     directories: Mutex<HashMap<u64, Arc<OpenDirectory>>>,
     ways: Mutex<HashMap<Life, Way>>,
+    /// The one that was read last comes last.
     recent: Mutex<VecDeque<(Instant, Life, Arc<OpenFile>)>>,
 }
 
@@ -141,8 +142,7 @@ impl Opened {
 
     /// A file that nobody has opened, for some reads.
     pub(super) fn recent(&self, node: Life, open: impl FnOnce() -> io::Result<Fresh>) -> io::Result<Arc<OpenFile>> {
-        let known = lock(&self.recent).iter().find(|(_, of, _)| *of == node).map(|(_, _, open)| Arc::clone(open));
-        if let Some(known) = known {
+        if let Some(known) = self.used_again(node) {
             return Ok(known);
         }
         let open = Arc::new(OpenFile::new(node, open()?, None));
@@ -154,9 +154,17 @@ impl Opened {
         Ok(open)
     }
 
+    fn used_again(&self, node: Life) -> Option<Arc<OpenFile>> {
+        let mut recent = lock(&self.recent);
+        let at = recent.iter().rposition(|(_, of, _)| *of == node)?;
+        let (_, _, open) = recent.remove(at)?;
+        recent.push_back((Instant::now(), node, Arc::clone(&open)));
+        Some(open)
+    }
+
     /// Closes what nobody has asked for lately: what was removed may then give its place back.
     pub(super) fn close_recent(&self) {
-        lock(&self.recent).retain(|(opened, _, _)| opened.elapsed() < RECENT);
+        lock(&self.recent).retain(|(used, _, _)| used.elapsed() < RECENT);
     }
 
     pub(super) fn add_directory(&self, node: NodeId) -> u64 {

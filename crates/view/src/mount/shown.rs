@@ -262,10 +262,14 @@ impl Shown {
     pub(super) fn open_file(&self, id: NodeId, fh: FileHandle) -> io::Result<Arc<OpenFile>> {
         match self.opened.file(fh.0) {
             Some(open) => Ok(open),
-            None => self.opened.recent(self.source.life(id)?, || {
-                let (file, stat) = self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK)?;
-                self.with_content(id, file, &stat, (false, 0))
-            }),
+            None => {
+                let node = self.source.life(id)?;
+                self.opened.recent(node, || {
+                    let (file, stat) = self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK)?;
+                    self.source.note_handle(node, file.as_fd());
+                    self.with_content(id, file, &stat, (false, 0))
+                })
+            }
         }
     }
 

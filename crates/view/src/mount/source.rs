@@ -10,6 +10,7 @@ use std::{
 
 use onesweep_sys::{
     files::{EntryType, Stat, open_again_with, open_dir_handle, open_handle_at, statx_fd},
+    handle::{Access, FileHandle, handle_at, open_by_handle},
     mounting, user,
 };
 
@@ -36,6 +37,8 @@ pub(super) struct Source {
     read_only: bool,
     /// Its handles may be compared.
     pub(super) keeps_handles: bool,
+    /// Inodes may be opened by their handles: as root.
+    opens_handles: bool,
     nodes: Mutex<Nodes>,
     directories: Mutex<HashMap<Life, Arc<OwnedFd>>>,
     /// Nodes whose last name is gone.
@@ -48,6 +51,7 @@ struct Way {
     inode: Inode,
     birth: Birth,
     names: Vec<Name>,
+    handle: Option<FileHandle>,
 }
 
 fn stale() -> io::Error {
@@ -71,6 +75,8 @@ impl Source {
         let inode = Inode { dev: stat.dev, ino: stat.ino };
         let anchor = open_again_with(root.as_fd(), libc::O_RDONLY | libc::O_DIRECTORY)?;
         let keeps_handles = keeps_handles(anchor.as_fd());
+        let opens = |handle| open_by_handle(anchor.as_fd(), &handle, Access::Facts);
+        let opens_handles = keeps_handles && handle_at(anchor.as_fd(), c"").and_then(opens).is_ok();
         Ok(Self {
             path,
             root: Arc::new(root),
@@ -78,6 +84,7 @@ impl Source {
             inode,
             read_only,
             keeps_handles,
+            opens_handles,
             nodes: Mutex::new(Nodes::new(inode)),
             directories: Mutex::default(),
             kept: Mutex::default(),
@@ -152,7 +159,7 @@ impl Source {
     fn way(&self, id: NodeId) -> io::Result<Way> {
         let nodes = self.nodes();
         let (life, (inode, birth)) = nodes.life(id).zip(nodes.inode_and_birth(id)).ok_or_else(stale)?;
-        Ok(Way { life, inode, birth, names: nodes.names(id) })
+        Ok(Way { life, inode, birth, names: nodes.names(id), handle: nodes.handle(id) })
     }
 
     /// What it is, if it is what a way leads to: another one of the same number isn't.
@@ -201,7 +208,23 @@ impl Source {
                 Err(error) => why = error,
             }
         }
-        Err(why)
+        self.nameless(&way).ok_or(why)
+    }
+
+    /// Notes what leads to a node when its names go.
+    pub(super) fn note_handle(&self, of: Life, open: BorrowedFd<'_>) {
+        if self.opens_handles
+            && let Ok(handle) = handle_at(open, c"")
+        {
+            self.nodes().note_handle(of, handle);
+        }
+    }
+
+    /// What has lost the names by which it is known, if its handle is.
+    fn nameless(&self, way: &Way) -> Option<(Arc<OwnedFd>, Stat)> {
+        let found = open_by_handle(self.root(), &way.handle?, Access::Facts).ok()?;
+        let stat = self.is_at(found.as_fd(), way).ok()??;
+        Some((Arc::new(found), stat))
     }
 
     /// Opens what a node stands for, with the flags of open(2).
