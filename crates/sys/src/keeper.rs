@@ -31,8 +31,12 @@ pub(crate) type Argument = Box<[u64]>;
 pub(crate) enum Step {
     /// An ioctl. Descriptors in its argument are those of the child: the object is 0.
     Ioctl { request: Opcode, argument: Argument },
+    /// For what is only done at the end.
+    Nothing,
     /// Bytes at its beginning.
     Write(Box<[u8]>),
+    /// Bytes to what has no places, as a pipe.
+    Tell(Box<[u8]>),
 }
 
 /// A change that is undone when this is dropped, at the end of this process, and when its time is up.
@@ -211,6 +215,8 @@ unsafe fn step(fd: RawFd, step: &mut Step) -> i32 {
     unsafe {
         let status = match step {
             Step::Ioctl { request, argument } => libc::ioctl(fd, *request as _, argument.as_mut_ptr()) as isize,
+            Step::Nothing => 0,
+            Step::Tell(bytes) => libc::write(fd, bytes.as_ptr().cast(), bytes.len()),
             Step::Write(bytes) => libc::pwrite(fd, bytes.as_ptr().cast(), bytes.len(), 0),
         };
         if status < 0 { *libc::__errno_location() } else { 0 }

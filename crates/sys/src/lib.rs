@@ -53,6 +53,7 @@
 //! | [`rights`] | giving up what root may do |
 //! | [`confined`] | a program of somebody else's, without a network, for a bounded time |
 //! | [`groups`] | groups of processes that do not outlast this one |
+//! | [`fuse_guard`] | a FUSE file system that ends with its process |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names; facts about it |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
@@ -84,6 +85,7 @@ pub mod files;
 pub mod folios;
 pub mod freeze;
 pub mod fsmap;
+pub mod fuse_guard;
 pub mod groups;
 pub mod handle;
 pub mod image_lock;

@@ -4,9 +4,11 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
 /// Mounts a device on a directory, for reading only. `options` are those of the file system, separated by commas. Needs
 /// `CAP_SYS_ADMIN`. A journal that needs recovery is replayed, which writes to the device.
@@ -89,6 +91,18 @@ pub fn own_mount_of(directory: &Path, read_only: bool) -> io::Result<OwnedFd> {
         )
     };
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(own) }
+}
+
+/// The device of what is mounted at `root`, without asking whoever answers for it.
+pub(crate) fn device_at(root: &Path) -> io::Result<u64> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    device_of(rustix::fs::open(root, flags, Mode::empty())?.as_fd())
+}
+
+/// The same of what is open.
+pub(crate) fn device_of(open: BorrowedFd<'_>) -> io::Result<u64> {
+    let found = rustix::fs::statx(open, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
+    Ok(rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// Tells when a mount came or went.

@@ -52,6 +52,7 @@ use std::{
 use fuser::{MountOption, Session, SessionACL, SessionUnmounter};
 use onesweep_sys::{
     awake::{Awake, Busy},
+    fuse_guard::FuseGuard,
     limits, user,
 };
 
@@ -104,6 +105,8 @@ pub struct View {
     teller: JoinHandle<()>,
     changes: Arc<Changes>,
     face: Arc<shown::Shown>,
+    /// Where it can't be had, a thread that is killed while it tells the kernel of something may wait for ever.
+    guard: Option<FuseGuard>,
 }
 
 impl fmt::Debug for View {
@@ -139,6 +142,7 @@ impl View {
         config.clone_fd = true;
         let awake = settings.awake.then(|| Awake::while_busy(Busy::default()).ok()).flatten();
         let mut session = Session::new(Face { shown: Arc::clone(&face), awake }, dir, &config)?;
+        let guard = FuseGuard::start("view-guard", dir).ok();
         let (notifier, unmounter) = (session.notifier(), session.unmount_callable());
         // What programs write themselves may be newer than what is given.
         if settings.sweeps_ahead && !settings.read_write {
@@ -150,7 +154,7 @@ impl View {
         };
         let teller = changes.start(Arc::clone(&source), notifier, tidy)?;
         let serving = thread::Builder::new().name("view".into()).spawn(move || session.run())?;
-        Ok(Self { source: source.path().to_owned(), unmounter, serving, teller, changes, face })
+        Ok(Self { source: source.path().to_owned(), unmounter, serving, teller, changes, face, guard })
     }
 
     /// How it is shown, in words.
@@ -175,6 +179,9 @@ impl View {
         let figures = self.face.finish();
         self.changes.end();
         let _ = self.teller.join();
+        if let Some(guard) = self.guard {
+            guard.release();
+        }
         served.map(|()| figures)
     }
 }
