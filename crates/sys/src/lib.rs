@@ -54,6 +54,7 @@
 //! | [`confined`] | a program of somebody else's, without a network, for a bounded time |
 //! | [`groups`] | groups of processes that do not outlast this one |
 //! | [`fuse_guard`] | a FUSE file system that ends with its process |
+//! | [`lists_apart`] | listing directories for which this process answers itself |
 //! | [`process`] | ending and waiting for the programs that this one has started |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names; facts about it |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
@@ -95,6 +96,7 @@ mod keeper;
 pub mod lease;
 pub mod limits;
 pub mod links;
+pub mod lists_apart;
 pub mod local_time;
 pub mod mappings;
 pub mod memfd;

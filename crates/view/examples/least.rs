@@ -1,7 +1,7 @@
 //! The least that a tree costs when it is shown by FUSE: a read-only file system that answers everything from its own memory.
 //!
 //! ```text
-//! least SRC DIR [--without-opendir] [--without-xattrs] [--store]
+//! least SRC DIR [--without-opendir] [--without-xattrs] [--store | --ahead]
 //! ```
 //!
 //! Shows SRC at DIR as it was when this began, until DIR is unmounted. It watches no changes, waits for no disk, and calls nobody:
@@ -9,7 +9,8 @@
 //! `bench/least` measures that beside a view. Two savings are for comparison alone, since who shows another's tree can't have them:
 //! `--without-opendir` has the kernel open directories by itself, so that nobody hears of a walk; `--without-xattrs` tells it that no
 //! file has extended attributes. `--store` gives the kernel the small files of a directory as soon as
-//! it was listed, or the first of them was asked for.
+//! it was listed, or the first of them was asked for. `--ahead` has a thread walk over DIR some directories ahead of the program, as
+//! GNU tar does, so that another processor has the kernel make the inodes, and gives each small file on that way.
 
 use std::{
     collections::HashMap,
@@ -22,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     thread,
@@ -132,7 +133,19 @@ struct Least {
     listed: Option<mpsc::Sender<usize>>,
     /// The directory whose files were given last.
     given: AtomicUsize,
+    walk: Arc<Walk>,
 }
+
+/// Where a program is, and where the thread is that walks ahead of it.
+#[derive(Default)]
+struct Walk {
+    /// Directories that the program has opened.
+    opened: AtomicUsize,
+    is_over: AtomicBool,
+}
+
+/// Directories between the two.
+const AHEAD: usize = 12;
 
 impl Least {
     fn node(&self, ino: INodeNo) -> Option<&Node> {
@@ -228,7 +241,10 @@ impl Filesystem for Least {
         }
     }
 
-    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if req.pid() != std::process::id() {
+            self.walk.opened.fetch_add(1, Ordering::Relaxed);
+        }
         match self.node(ino) {
             Some(_) if self.saved.opendir => reply.error(Errno::ENOSYS),
             Some(_) => reply.opened(FileHandle(0), FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE),
@@ -296,24 +312,66 @@ fn store(nodes: &[Node], listed: &mpsc::Receiver<usize>, notifier: &OnceLock<Not
     }
 }
 
+/// Walks over what is shown, in the order of GNU tar, and gives the small files.
+struct Walker<'a> {
+    nodes: &'a [Node],
+    walk: &'a Walk,
+    notifier: &'a Notifier,
+    seen: usize,
+}
+
+impl Walker<'_> {
+    fn go(&mut self, dir: &Path, number: usize) -> io::Result<()> {
+        while self.seen >= self.walk.opened.load(Ordering::Relaxed) + AHEAD
+            || self.walk.opened.load(Ordering::Relaxed) == 0
+        {
+            if self.walk.is_over.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            thread::sleep(Duration::from_micros(100));
+        }
+        self.seen += 1;
+        fs::read_dir(dir)?.count();
+        let Content::Entries(entries, _) = &self.nodes[number].content else { return Ok(()) };
+        for (name, child) in entries {
+            match &self.nodes[*child].content {
+                Content::Bytes(bytes) if (1..=STORED_MAX).contains(&bytes.len()) => {
+                    let _ = self.notifier.store(INodeNo(*child as u64 + 1), 0, bytes);
+                }
+                Content::Entries(..) => self.go(&dir.join(name), *child)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
 fn main() -> io::Result<()> {
     let usage = || io::Error::other("usage: least SRC DIR [--without-opendir] [--without-xattrs] [--store]");
     let mut words = std::env::args_os().skip(1);
     let (source, dir) = (words.next().ok_or_else(usage)?, words.next().ok_or_else(usage)?);
-    let (mut saved, mut stores) = (Saved::default(), false);
+    let (mut saved, mut stores, mut walks) = (Saved::default(), false, false);
     for word in words {
         match word.to_str() {
             Some("--without-opendir") => saved.opendir = true,
             Some("--without-xattrs") => saved.xattrs = true,
             Some("--store") => stores = true,
+            Some("--ahead") => walks = true,
             _ => return Err(usage()),
         }
     }
     let nodes = Arc::new(taken(Path::new(&source))?);
     let (sender, listed) = mpsc::channel();
+    let walk = Arc::new(Walk::default());
     let awake = Awake::while_busy(Busy::default()).ok();
-    let least =
-        Least { nodes: Arc::clone(&nodes), saved, awake, listed: stores.then_some(sender), given: usize::MAX.into() };
+    let least = Least {
+        nodes: Arc::clone(&nodes),
+        saved,
+        awake,
+        listed: stores.then_some(sender),
+        given: usize::MAX.into(),
+        walk: Arc::clone(&walk),
+    };
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         MountOption::FSName("least".into()),
@@ -328,8 +386,15 @@ fn main() -> io::Result<()> {
     let notifier = OnceLock::new();
     let _ = notifier.set(session.notifier());
     // It ends with the file system, which holds the other end.
+    let walker = walks.then(|| {
+        let (nodes, walk, notifier, dir) =
+            (Arc::clone(&nodes), Arc::clone(&walk), session.notifier(), PathBuf::from(&dir));
+        thread::spawn(move || Walker { nodes: &nodes, walk: &walk, notifier: &notifier, seen: 0 }.go(&dir, 0))
+    });
     let giver = thread::spawn(move || store(&nodes, &listed, &notifier));
     session.run()?;
+    walk.is_over.store(true, Ordering::Relaxed);
+    let _ = walker.map(thread::JoinHandle::join);
     let _ = giver.join();
     Ok(())
 }

@@ -85,6 +85,8 @@ pub struct Figures {
     pub given: u64,
     /// Directories that were looked at before the program asked for them, through a view.
     pub seen: u64,
+    /// Directories that the kernel has listed before the program did, through a view.
+    pub listed: u64,
     /// Why nothing, or no more, was brought in.
     pub remark: Option<String>,
 }

@@ -78,6 +78,7 @@ mod view;
 mod view_attributes;
 mod view_beside;
 mod view_ends;
+mod view_forerun;
 mod view_given;
 mod view_held;
 mod view_mapped;

@@ -6,7 +6,7 @@
 //! kernel's read-ahead does it, with files in place of pages.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
@@ -22,6 +22,8 @@ const WINDOW_MAX: usize = 64;
 const KNOWN_MAX: usize = 1 << 17;
 /// Directories with more entries are not followed: to sort them takes longer than a walk may wait.
 const ENTRIES_MAX: usize = 1 << 16;
+/// Directories whose first files are foreseen, beyond the one in which a program is.
+pub(super) const DIRECTORIES_AHEAD: usize = 12;
 
 /// An order in which programs read the files of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +66,10 @@ impl Ranks {
 #[derive(Debug)]
 struct Course {
     listed: Arc<Vec<Listed>>,
+    /// How many directories were listed before.
+    place: u64,
+    /// The walk in which its files were foreseen last.
+    walk: u64,
     by_ino: Option<HashMap<u64, u32>>,
     ranks: [Option<Ranks>; KINDS.len()],
     /// The entry that was asked for last.
@@ -81,11 +87,13 @@ struct Foreseen {
     left_out: usize,
     /// Behind what is given.
     end: usize,
+    /// Nobody has asked for a file of the directory: it was foreseen that somebody comes to it.
+    is_ahead: bool,
 }
 
 impl Course {
-    fn new(listed: Arc<Vec<Listed>>) -> Self {
-        Self { listed, by_ino: None, ranks: [const { None }; KINDS.len()], last: None, foreseen: None }
+    fn new(listed: Arc<Vec<Listed>>, place: u64) -> Self {
+        Self { listed, place, walk: 0, by_ino: None, ranks: [const { None }; KINDS.len()], last: None, foreseen: None }
     }
 
     /// What it takes: an empty directory counts, too.
@@ -115,9 +123,18 @@ impl Course {
 #[derive(Debug)]
 pub(super) struct Following {
     courses: HashMap<NodeId, Course>,
-    /// Those that were listed last come last.
-    order: VecDeque<NodeId>,
+    /// By their places: those that were listed last come last.
+    order: BTreeMap<u64, NodeId>,
+    listings: u64,
     known: usize,
+    /// Walks over the same directories, as those of a program that reads all of them once more.
+    walk: u64,
+    /// The last place in which a program has asked for a file in this walk.
+    asked_at: u64,
+    /// The last place that a program has opened: before it reads there, or long before.
+    opened_at: u64,
+    /// Files that were foreseen in whole directories since it was seen where a program is.
+    unasked: usize,
     /// How the last directory was read in which that could be told.
     kind: Kind,
     /// None: nothing is foreseen in a new directory.
@@ -130,8 +147,13 @@ impl Default for Following {
     fn default() -> Self {
         Self {
             courses: HashMap::new(),
-            order: VecDeque::new(),
+            order: BTreeMap::new(),
+            listings: 0,
             known: 0,
+            walk: 1,
+            asked_at: 0,
+            opened_at: 0,
+            unasked: 0,
             kind: Kind::Listed,
             window: None,
             unknown: None,
@@ -144,16 +166,90 @@ impl Following {
     pub(super) fn listed(&mut self, directory: NodeId, listed: &Arc<Vec<Listed>>) {
         // One that is too large counts as known: nobody should list it again.
         let listed = if listed.len() > ENTRIES_MAX { Arc::default() } else { Arc::clone(listed) };
-        let course = Course::new(listed);
+        self.listings += 1;
+        let course = Course::new(listed, self.listings);
         self.known += course.weight();
-        match self.courses.insert(directory, course) {
-            Some(old) => self.known -= old.weight(),
-            None => self.order.push_back(directory),
+        self.order.insert(course.place, directory);
+        if let Some(old) = self.courses.insert(directory, course) {
+            self.known -= old.weight();
+            self.order.remove(&old.place);
         }
         while self.known > KNOWN_MAX
-            && let Some(oldest) = self.order.pop_front()
+            && let Some((_, oldest)) = self.order.pop_first()
         {
             self.known -= self.courses.remove(&oldest).map_or(0, |course| course.weight());
+        }
+    }
+
+    /// Whether the entries of a directory are known.
+    pub(super) fn knows(&self, directory: NodeId) -> bool {
+        self.courses.contains_key(&directory)
+    }
+
+    /// A program has opened a directory.
+    pub(super) fn opened(&mut self, directory: NodeId) {
+        if let Some(course) = self.courses.get(&directory).filter(|course| course.place > self.opened_at) {
+            self.opened_at = course.place;
+            self.unasked = 0;
+        }
+    }
+
+    /// Whether it is foreseen what programs read in a directory to which they come.
+    pub(super) fn is_followed(&self) -> bool {
+        self.window.is_some()
+    }
+
+    /// Brings directories of one directory, each with its name, into the order in which programs are expected to come to them.
+    pub(super) fn sort(&self, directories: &mut [(&Listed, NodeId)]) {
+        match self.kind {
+            Kind::Listed => {}
+            Kind::Inode => directories.sort_by_key(|(listed, _)| listed.ino),
+            Kind::Name => directories.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name)),
+        }
+    }
+
+    /// The next directory of those ahead in which nothing was foreseen in this walk.
+    fn unforeseen(&self) -> Option<NodeId> {
+        self.window?;
+        let ahead = |of: u64| self.order.range(of + 1..).take(DIRECTORIES_AHEAD).map(|(_, id)| *id);
+        let is_new = |id: &NodeId| self.courses.get(id).is_some_and(|course| course.walk != self.walk);
+        ahead(self.asked_at).find(is_new).or_else(|| ahead(self.opened_at).find(is_new))
+    }
+
+    /// Whether there is one.
+    pub(super) fn has_next_directory(&self) -> bool {
+        self.unforeseen().is_some()
+    }
+
+    /// The next directory whose files are foreseen, though no program has asked in it: its entries, and which of them will be read
+    /// first, in that order. They count as foreseen then.
+    pub(super) fn next_directory(&mut self) -> Option<(NodeId, Arc<Vec<Listed>>, Vec<u32>)> {
+        let next = self.unforeseen()?;
+        let kind = self.kind;
+        let course = self.courses.get_mut(&next)?;
+        let ranks = course.ranks(kind);
+        let end = ranks.entries.len().min(WINDOW_MAX);
+        self.unasked += end;
+        // From time to time a file is left out where no directories are opened any more: that it is asked for tells where a program is.
+        let left_out = match () {
+            () if ranks.entries.len() > WINDOW_MAX => WINDOW_MAX / 2,
+            () if self.unasked > WINDOW_MAX => 0,
+            () => end,
+        };
+        if left_out < end {
+            self.unasked = 0;
+        }
+        let files = (0..end).filter(|rank| *rank != left_out).map(|rank| ranks.entries[rank]).collect();
+        course.foreseen = Some(Foreseen { kind, first: 0, left_out, end, is_ahead: true });
+        course.last = None;
+        course.walk = self.walk;
+        Some((next, Arc::clone(&course.listed), files))
+    }
+
+    /// The files that were foreseen in a directory couldn't be given.
+    pub(super) fn not_given(&mut self, directory: NodeId) {
+        if let Some(course) = self.courses.get_mut(&directory) {
+            course.foreseen = None;
         }
     }
 
@@ -172,13 +268,25 @@ impl Following {
         let course = self.courses.get_mut(&directory)?;
         let entry = course.entry(ino)?;
         let last = course.last.replace(entry);
+        self.asked_at = self.asked_at.max(course.place);
         // Another program may read another directory in another order.
         let kind = course.foreseen.as_ref().map_or(self.kind, |foreseen| foreseen.kind);
         let rank = course.ranks(kind).of(entry)?;
-        let is_begin = |first: usize| (rank == 0 || rank == first) && last.is_some();
+        let last_rank = last.and_then(|last| course.ranks(kind).of(last));
+        let begins_again = |foreseen: &Foreseen| match foreseen.is_ahead {
+            // Both were given.
+            true => (last_rank, rank) == (Some(0), 1) && foreseen.left_out > 1,
+            false => (rank == 0 || rank == foreseen.first) && last.is_some(),
+        };
         let from = match &course.foreseen {
             // Once more from the beginning: the kernel had to forget what it was given, as after a back-up, which has each file forgotten.
-            Some(Foreseen { first, .. }) if is_begin(*first) && self.window.is_some() => Some(rank + 1),
+            Some(foreseen) if begins_again(foreseen) && self.window.is_some() => {
+                if course.walk == self.walk {
+                    self.walk += 1;
+                    (self.asked_at, self.opened_at) = (course.place, course.place);
+                }
+                Some(rank + 1)
+            }
             // What could not be given, as a large file.
             Some(Foreseen { first, left_out, .. }) if (*first..*left_out).contains(&rank) => return None,
             Some(Foreseen { left_out, end, .. }) if (*left_out..=*end).contains(&rank) => Some((*end).max(rank + 1)),
@@ -201,18 +309,19 @@ impl Following {
         };
         let window = self.window.map_or(WINDOW_MIN, |window| (2 * window).min(WINDOW_MAX));
         self.window = Some(window);
+        course.walk = self.walk;
         let ranks = course.ranks(kind);
         let end = (from + window).min(ranks.entries.len());
         let left_out = from + window / 2;
         let next = (from..end).filter(|rank| *rank != left_out).map(|rank| ranks.entries[rank]).collect();
-        course.foreseen = Some(Foreseen { kind, first: rank, left_out, end });
+        course.foreseen = Some(Foreseen { kind, first: rank, left_out, end, is_ahead: false });
         Some((Arc::clone(&course.listed), next))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::CString;
+    use std::{collections::HashSet, ffi::CString};
 
     use super::*;
 
@@ -285,6 +394,67 @@ mod tests {
                 let [first, again, once_more] = [walk(), walk(), walk()];
                 assert!(again <= first && once_more <= again, "{count}: {first}, {again}, {once_more}");
             }
+        }
+    }
+
+    /// Reads directories one after the other, and has each file forgotten then; each file that isn't foreseen by a request of its own. Tells how many were asked for.
+    fn read_all(following: &mut Following, directories: std::ops::Range<u64>, order: &[u64], opens: bool) -> usize {
+        let mut known: HashSet<(u64, u64)> = HashSet::new();
+        let mut asked = 0;
+        for directory in directories {
+            if opens {
+                following.opened(directory);
+            }
+            for ino in order {
+                if !known.contains(&(directory, *ino)) {
+                    asked += 1;
+                    if let Some((listed, next)) = following.asked(directory, *ino) {
+                        known.extend(next.iter().map(|entry| (directory, listed[*entry as usize].ino)));
+                    }
+                }
+                while let Some((ahead, listed, files)) = following.next_directory() {
+                    assert!(
+                        (directory + 1..=directory + DIRECTORIES_AHEAD as u64).contains(&ahead),
+                        "{directory} {ahead}"
+                    );
+                    known.extend(files.iter().map(|entry| (ahead, listed[*entry as usize].ino)));
+                }
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn directories_to_which_a_program_comes_next_are_foreseen() {
+        let listed = listing(30);
+        for order in orders(&listed) {
+            for opens in [true, false] {
+                let mut following = Following::default();
+                (0..200).for_each(|directory| following.listed(directory, &listed));
+                // Of 6,000 files, without that one for each directory and more.
+                let [first, again] = [(); 2].map(|()| read_all(&mut following, 0..200, &order, opens));
+                // From where nobody has asked before.
+                let from_there = read_all(&mut following, 50..200, &order, opens);
+                assert!(first < 120 && again < 120 && from_there < 120, "{first} {again} {from_there}");
+            }
+        }
+        let mut following = Following::default();
+        (0..200).for_each(|directory| following.listed(directory, &listed));
+        following.opened(5);
+        assert!(following.next_directory().is_none() && !following.is_followed(), "nobody reads files");
+    }
+
+    #[test]
+    fn directories_are_sorted_as_files_are_read() {
+        let listed = listing(101);
+        for (order, at) in orders(&listed).into_iter().zip([0, 1, 2]) {
+            let mut following = Following::default();
+            following.listed(1, &listed);
+            read(&mut following, 1, &order, |_| true);
+            let mut directories: Vec<_> = listed.iter().map(|entry| (entry, entry.ino)).collect();
+            following.sort(&mut directories);
+            let sorted: Vec<u64> = directories.into_iter().map(|(_, id)| id).collect();
+            assert_eq!(sorted, order, "{at}");
         }
     }
 

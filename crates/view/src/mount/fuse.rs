@@ -20,6 +20,7 @@ use onesweep_sys::{
 };
 
 use super::{
+    opened::Asks,
     shown::Shown,
     writes::{self, Changed, How},
 };
@@ -145,13 +146,16 @@ impl Filesystem for Face {
         }
     }
 
-    fn opendir(&self, _req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, req: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
         // Before anything of it is told: a change from now on is seen.
         if let Err(error) = self.asked().directory(ino.0) {
             return reply.error(error.into());
         }
-        self.shown.guide.opened(ino.0);
-        let number = FileHandle(self.shown.opened.add_directory(ino.0));
+        let asks = if self.shown.forerun.asks(req.pid()) { Asks::Forerun } else { Asks::Program };
+        if asks == Asks::Program {
+            self.shown.opened_directory(ino.0);
+        }
+        let number = FileHandle(self.shown.opened.add_directory(ino.0, asks));
         match self.shown.changes.is_seen(ino.0) && !self.shown.is_foreign(ino.0) {
             true => reply.opened(number, FopenFlags::FOPEN_CACHE_DIR | FopenFlags::FOPEN_KEEP_CACHE),
             false => reply.opened(number, FopenFlags::empty()),
@@ -159,20 +163,28 @@ impl Filesystem for Face {
     }
 
     fn releasedir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        self.shown.guide.closed(ino.0);
-        self.shown.opened.remove_directory(fh.0);
+        let open = self.shown.opened.remove_directory(fh.0);
+        if open.is_some_and(|open| open.asks == Asks::Program) {
+            self.shown.guide.closed(ino.0);
+        }
         reply.ok();
     }
 
     fn readdir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectory) {
         let this = Arc::clone(self.asked());
-        let job = move || this.read_directory(fh, offset, reply);
+        let Some(open) = this.opened.directory(fh.0) else { return reply.error(Errno::EBADF) };
+        let job = move || this.read_directory(&open, offset, reply);
         self.shown.guide.before_listing(|| self.shown.source.nodes().chain(ino.0), Box::new(job));
     }
 
     fn readdirplus(&self, _req: &Request, ino: INodeNo, fh: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
         let this = Arc::clone(self.asked());
-        let job = move || this.read_directory_and_attributes(fh, offset, reply);
+        let Some(open) = this.opened.directory(fh.0) else { return reply.error(Errno::EBADF) };
+        let asks = open.asks;
+        let job = move || this.read_directory_and_attributes(&open, offset, reply);
+        if asks == Asks::Forerun {
+            return job();
+        }
         self.shown.guide.before_listing(|| self.shown.source.nodes().chain(ino.0), Box::new(job));
     }
 

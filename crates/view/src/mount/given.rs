@@ -60,6 +60,14 @@ impl Given {
     }
 }
 
+/// The content of a file, at the begin of a buffer.
+struct Taken {
+    node: Life,
+    /// How many the file has.
+    names: u32,
+    bytes: usize,
+}
+
 struct Turn<'a>(&'a AtomicUsize);
 
 impl<'a> Turn<'a> {
@@ -92,13 +100,24 @@ impl Shown {
         }
         let asked = lock(&self.given.following).asked(parent, inode.ino);
         if let Some((listed, next)) = asked {
+            self.forerun.call();
             self.give(notifier, parent, &listed, &next);
         }
     }
 
-    fn give(&self, notifier: &Notifier, parent: NodeId, listed: &[Listed], next: &[u32]) {
-        let Some(dev) = self.source.nodes().inode(parent).map(|inode| inode.dev) else { return };
-        let Ok(directory) = self.directory(parent) else { return };
+    /// Files of a directory are given to which a program hasn't come yet.
+    pub(super) fn give_ahead(&self, directory: NodeId, listed: &[Listed], next: &[u32]) {
+        let Some(notifier) = self.given.notifier.get() else { return };
+        if self.give(notifier, directory, listed, next) < next.len().div_ceil(2) {
+            lock(&self.given.following).not_given(directory);
+        }
+    }
+
+    /// Tells how many were.
+    fn give(&self, notifier: &Notifier, parent: NodeId, listed: &[Listed], next: &[u32]) -> usize {
+        let mut given = 0;
+        let Some(dev) = self.source.nodes().inode(parent).map(|inode| inode.dev) else { return given };
+        let Ok(directory) = self.directory(parent) else { return given };
         let mut left = BYTES_MAX;
         let mut buffer = Vec::new();
         for entry in next {
@@ -110,14 +129,14 @@ impl Shown {
             }
             let since = self.changes.now();
             let taken = self.take(directory.as_fd(), &listed.name, inode, left, &mut buffer);
-            let Ok(Some((node, names))) = taken else { continue };
+            let Ok(Some(Taken { node, names, bytes })) = taken else { continue };
             // Bytes that are given may be older than a change; where that isn't seen, nobody would have them forgotten.
             if !self.changes.are_seen(parent, names) || !self.guide.may_be_given(inode) {
                 continue;
             }
-            left -= buffer.len() as u64;
-            if notifier.store(INodeNo(node.id), 0, &buffer).is_ok() {
-                self.given.count.fetch_add(1, Ordering::Relaxed);
+            left -= bytes as u64;
+            if notifier.store(INodeNo(node.id), 0, &buffer[..bytes]).is_ok() {
+                given += 1;
             }
             if self.source.nodes().life(node.id) != Some(node) {
                 // It was forgotten meanwhile, and another one may have got its number.
@@ -126,9 +145,11 @@ impl Shown {
             let told = Told { directory: parent, name: listed.name.clone(), node: node.id };
             self.changes.answered(since, [told]);
         }
+        self.given.count.fetch_add(given as u64, Ordering::Relaxed);
+        given
     }
-    /// Takes the content of a file that is small, in memory, and still the one that is meant; and tells its node, and how many names
-    /// it has.
+
+    /// Takes the content of a file that is small, in memory, and still the one that is meant.
     fn take(
         &self,
         directory: BorrowedFd<'_>,
@@ -136,7 +157,7 @@ impl Shown {
         inode: Inode,
         at_most: u64,
         buffer: &mut Vec<u8>,
-    ) -> io::Result<Option<(Life, u32)>> {
+    ) -> io::Result<Option<Taken>> {
         let file = open_file_at(directory, name)?;
         let Found { stat, birth } = self.source.look(file.as_fd())?;
         let is_meant = (stat.dev, stat.ino) == (inode.dev, inode.ino) && stat.file_type() == EntryType::File;
@@ -151,8 +172,12 @@ impl Shown {
         if cache::residency(file.as_fd(), 0, stat.size)?.cached < stat.size.div_ceil(page_bytes()) {
             return Ok(None);
         }
-        buffer.resize(stat.size as usize, 0);
+        let bytes = stat.size as usize;
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
         // One that was cut meanwhile is asked for.
-        Ok((read_at(file.as_fd(), buffer, 0)? == buffer.len()).then_some((node, stat.nlink)))
+        let is_whole = read_at(file.as_fd(), &mut buffer[..bytes], 0)? == bytes;
+        Ok(is_whole.then_some(Taken { node, names: stat.nlink, bytes }))
     }
 }

@@ -20,6 +20,7 @@
 //! | `writes` | those that change something |
 //! | `following` | which files a program reads next, pure |
 //! | `given` | those are given to the kernel before it asks |
+//! | `forerun` | a thread that does so in the directories to which the program comes next |
 //! | `prepared` | directories that are looked at before a program asks |
 //! | `guide` | the sweep ahead, and requests that wait for it |
 //! | `changes` | what changes in the source, and what the kernel has to forget |
@@ -30,6 +31,7 @@ mod births;
 mod changes;
 pub mod contents;
 mod following;
+mod forerun;
 mod fuse;
 mod given;
 mod guide;
@@ -147,6 +149,7 @@ impl View {
         // What programs write themselves may be newer than what is given.
         if settings.sweeps_ahead && !settings.read_write {
             face.given.start(notifier.clone());
+            face.start_forerun(std::path::absolute(dir)?)?;
         }
         let tidy = {
             let face = Arc::clone(&face);
@@ -176,12 +179,13 @@ impl View {
     pub fn wait(self) -> io::Result<Figures> {
         let served = self.serving.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended early")));
         let served = ended(served);
-        let figures = self.face.finish();
-        self.changes.end();
-        let _ = self.teller.join();
+        // Nobody answers any more, whyever: who goes ahead isn't to wait for that.
         if let Some(guard) = self.guard {
             guard.release();
         }
+        let figures = self.face.finish();
+        self.changes.end();
+        let _ = self.teller.join();
         served.map(|()| figures)
     }
 }

@@ -56,11 +56,22 @@ impl OpenFile {
     }
 }
 
+/// Who asks for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    Program,
+    /// For the sake of a program, as long as nothing has to be waited for.
+    Forerun,
+}
+
 /// An open directory, and its entries as they were when it was read from the beginning.
 #[derive(Debug)]
 pub(super) struct OpenDirectory {
     pub(super) node: NodeId,
+    pub(super) asks: Asks,
     pub(super) entries: Mutex<Option<Arc<Entries>>>,
+    /// The last directory in it of which was told.
+    pub(super) last_below: Mutex<Option<NodeId>>,
 }
 
 /// How the open files of a node are read: the kernel wants it to be the same way for all of them.
@@ -167,14 +178,15 @@ impl Opened {
         lock(&self.recent).retain(|(used, _, _)| used.elapsed() < RECENT);
     }
 
-    pub(super) fn add_directory(&self, node: NodeId) -> u64 {
+    pub(super) fn add_directory(&self, node: NodeId, asks: Asks) -> u64 {
         let number = self.next();
-        lock(&self.directories).insert(number, Arc::new(OpenDirectory { node, entries: Mutex::default() }));
+        let open = OpenDirectory { node, asks, entries: Mutex::default(), last_below: Mutex::default() };
+        lock(&self.directories).insert(number, Arc::new(open));
         number
     }
 
-    pub(super) fn remove_directory(&self, number: u64) {
-        lock(&self.directories).remove(&number);
+    pub(super) fn remove_directory(&self, number: u64) -> Option<Arc<OpenDirectory>> {
+        lock(&self.directories).remove(&number)
     }
 
     pub(super) fn directory(&self, number: u64) -> Option<Arc<OpenDirectory>> {

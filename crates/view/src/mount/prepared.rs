@@ -14,7 +14,7 @@ use std::{
 
 use onesweep_sys::{files::EntryType, usage::blocks_read};
 
-use super::{births::Found, lock, nodes::NodeId, shown::Shown};
+use super::{births::Found, forerun::insert_behind, lock, nodes::NodeId, shown::Shown};
 use crate::order::{self, Listed};
 
 /// Entries that are kept, at most; each directory counts for one more.
@@ -62,11 +62,9 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// A program was told of these directories, one below the other in a listing: it may come to them next.
-    pub(super) fn expect(&mut self, directories: impl DoubleEndedIterator<Item = NodeId>) {
-        for id in directories.rev() {
-            self.waiting.push_front(id);
-        }
+    /// A program was told of these directories, one below the other in a listing, behind `after`: it may come to them next.
+    pub(super) fn expect(&mut self, after: Option<NodeId>, directories: impl Iterator<Item = NodeId>) {
+        insert_behind(&mut self.waiting, after, directories);
         self.waiting.truncate(WAITING_MAX);
     }
 
@@ -84,6 +82,11 @@ impl Prepared {
         if let Some(old) = self.seen.insert(id, entries) {
             self.kept -= old.weight();
         }
+    }
+
+    /// Whether a directory was seen, when there had been so many changes.
+    pub(super) fn has(&self, id: NodeId, changes: u64) -> bool {
+        self.seen.get(&id).is_some_and(|entries| entries.since == changes)
     }
 
     /// A program asks for a directory, when there have been so many changes.
@@ -126,11 +129,11 @@ impl Ahead {
 impl Shown {
     /// A program was told of directories: looks at them, as long as that takes nothing from a disk that turns, where walks are helped
     /// in another way, and nothing changes. What is changed through the view isn't counted as a change, so there nothing is seen ahead.
-    pub(super) fn look_ahead(&self, below: &[NodeId]) {
+    pub(super) fn look_ahead(&self, after: Option<NodeId>, below: impl Iterator<Item = NodeId>) {
         if !self.read_only {
             return;
         }
-        lock(&self.ahead.prepared).expect(below.iter().copied());
+        lock(&self.ahead.prepared).expect(after, below);
         if self.ahead.is_busy.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -154,7 +157,7 @@ impl Shown {
     }
 
     /// What is in a directory, if all of that is in memory, or on a disk that doesn't turn, and as it was.
-    fn see(&self, id: NodeId, since: u64, before: u64) -> Option<Entries> {
+    pub(super) fn see(&self, id: NodeId, since: u64, before: u64) -> Option<Entries> {
         let is_cheap = || self.has_quick_disks || blocks_read() == before;
         let directory = self.open_directory(id).ok()?;
         if self.is_foreign(id) || !self.changes.is_seen(id) {
@@ -212,9 +215,10 @@ mod tests {
     #[test]
     fn the_next_directory_comes_first() {
         let mut prepared = Prepared::default();
-        prepared.expect([1, 2, 3].into_iter());
+        prepared.expect(None, [1, 2].into_iter());
         assert_eq!(prepared.next(), Some(1));
-        prepared.expect([11, 12].into_iter());
+        prepared.expect(Some(2), [3].into_iter());
+        prepared.expect(Some(1), [11, 12].into_iter());
         assert!(prepared.take(11, 0).is_none(), "the program came first");
         assert_eq!(
             [prepared.next(), prepared.next(), prepared.next(), prepared.next()],
@@ -225,7 +229,7 @@ mod tests {
     #[test]
     fn what_is_seen_ahead_is_bounded() {
         let mut prepared = Prepared::default();
-        prepared.expect(0..2 * WAITING_MAX as u64);
+        prepared.expect(None, 0..2 * WAITING_MAX as u64);
         assert_eq!(prepared.waiting.len(), WAITING_MAX);
         let mut kept = 0;
         while let Some(id) = prepared.next() {

@@ -30,11 +30,12 @@ use super::{
     births::Found,
     changes::{Changes, Told},
     contents::Contents,
+    forerun::Forerun,
     given::Given,
     guide::Guide,
     lock,
     nodes::{Inode, Life, NodeId, ROOT},
-    opened::{Fresh, OpenFile, Opened},
+    opened::{Asks, Fresh, OpenDirectory, OpenFile, Opened},
     prepared::{Ahead, Entries},
     source::Source,
     writes::{self, Who},
@@ -64,6 +65,7 @@ pub(super) struct Shown {
     pub(super) read_only: bool,
     pub(super) given: Given,
     pub(super) ahead: Ahead,
+    pub(super) forerun: Forerun,
     /// The kernel may read large files by itself.
     pub(super) wants_passthrough: bool,
     /// The kernel reads large files by itself.
@@ -155,6 +157,7 @@ impl Shown {
             read_only: !settings.read_write,
             given: Given::default(),
             ahead: Ahead::default(),
+            forerun: Forerun::default(),
             wants_passthrough: settings.passthrough,
             has_passthrough: AtomicBool::new(false),
             is_without_open: AtomicBool::new(false),
@@ -175,7 +178,9 @@ impl Shown {
     }
 
     pub(super) fn finish(&self) -> Figures {
-        Figures { given: self.given.count(), seen: self.ahead.count(), ..self.guide.finish() }
+        self.forerun.end();
+        let (given, seen, listed) = (self.given.count(), self.ahead.count(), self.forerun.count());
+        Figures { given, seen, listed, ..self.guide.finish() }
     }
 
     /// A directory for a look at its entries.
@@ -183,6 +188,22 @@ impl Shown {
         let directory = self.source.directory(id)?;
         self.changes.before(id, directory.as_fd());
         Ok(directory)
+    }
+
+    /// A program has opened a directory.
+    pub(super) fn opened_directory(&self, id: NodeId) {
+        self.guide.opened(id);
+        if let Some(following) = self.given.following() {
+            let (is_followed, has_next) = {
+                let mut following = lock(following);
+                following.opened(id);
+                (following.is_followed(), following.has_next_directory())
+            };
+            let has_more = self.forerun.opened(id);
+            if is_followed && (has_next || has_more) {
+                self.forerun.call();
+            }
+        }
     }
 
     pub(super) fn is_foreign(&self, id: NodeId) -> bool {
@@ -437,8 +458,7 @@ impl Shown {
     }
 
     /// The entries of an open directory; anew when it is read from the beginning.
-    fn entries(&self, fh: FileHandle, offset: u64) -> io::Result<(NodeId, Arc<Entries>)> {
-        let open = self.opened.directory(fh.0).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+    fn entries(&self, open: &OpenDirectory, offset: u64) -> io::Result<(NodeId, Arc<Entries>)> {
         let mut entries = lock(&open.entries);
         if let Some(known) = entries.as_ref().filter(|_| offset > 0) {
             return Ok((open.node, Arc::clone(known)));
@@ -449,6 +469,7 @@ impl Shown {
         let prepared = prepared.filter(|_| self.changes.is_unchanged(changes));
         let found = match prepared {
             Some(prepared) => prepared,
+            None if open.asks == Asks::Forerun => return Err(io::ErrorKind::WouldBlock.into()),
             None => Entries::of_names(Arc::new(self.list(open.node)?)),
         };
         let found = Arc::new(found);
@@ -469,8 +490,8 @@ impl Shown {
         }
     }
 
-    pub(super) fn read_directory(&self, fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let (id, entries) = match self.entries(fh, offset) {
+    pub(super) fn read_directory(&self, open: &OpenDirectory, offset: u64, mut reply: ReplyDirectory) {
+        let (id, entries) = match self.entries(open, offset) {
             Ok(found) => found,
             Err(error) => return reply.error(error.into()),
         };
@@ -492,9 +513,14 @@ impl Shown {
         reply.ok();
     }
 
-    pub(super) fn read_directory_and_attributes(&self, fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+    pub(super) fn read_directory_and_attributes(
+        &self,
+        open: &OpenDirectory,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let (since, at_first) = (self.changes.now(), blocks_read());
-        let (id, entries) = match self.entries(fh, offset) {
+        let (id, entries) = match self.entries(open, offset) {
             Ok(found) => found,
             Err(error) => return reply.error(error.into()),
         };
@@ -517,7 +543,8 @@ impl Shown {
                 continue;
             }
             let place = at as usize - 2;
-            let Listed { name, .. } = &entries.listed[place];
+            let listed = &entries.listed[place];
+            let name = &listed.name;
             let entry = match entries.found(place, since).filter(|_| is_unchanged) {
                 Some(found) => self.told(id, name, found),
                 None => {
@@ -534,7 +561,7 @@ impl Shown {
                 break;
             }
             if entry.attributes.kind == FileType::Directory {
-                below.push(entry.node.id);
+                below.push((listed, entry.node.id));
             }
             told.push(Told { directory: id, name: name.clone(), node: entry.node.id });
         }
@@ -542,8 +569,20 @@ impl Shown {
         let is_from_memory = blocks_read() == at_first;
         self.note_disk(id, before);
         self.changes.answered(since, told);
-        if is_from_memory || self.has_quick_disks {
-            self.look_ahead(&below);
+        if !is_from_memory && !self.has_quick_disks {
+            return;
+        }
+        if let Some(following) = self.given.following() {
+            lock(following).sort(&mut below);
+        }
+        let after = below.last().and_then(|(_, last)| lock(&open.last_below).replace(*last)).filter(|_| offset > 0);
+        let below = below.into_iter().map(|(_, id)| id);
+        if self.given.following().is_some() {
+            self.forerun.told(after, below.clone());
+        }
+        // Who goes ahead looks by himself.
+        if open.asks == Asks::Program {
+            self.look_ahead(after, below);
         }
     }
 
