@@ -97,7 +97,6 @@ mod tests {
 
     #[test]
     fn what_is_no_fuse_has_nothing_to_guard() {
-        let folder = tempfile::tempdir().unwrap();
-        assert!(FuseGuard::start("guard", folder.path()).is_err());
+        assert!(FuseGuard::start("guard", Path::new("/proc")).is_err());
     }
 }

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
@@ -91,6 +92,26 @@ pub fn own_mount_of(directory: &Path, read_only: bool) -> io::Result<OwnedFd> {
         )
     };
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(own) }
+}
+
+/// Mounts a FUSE file system that this process answers for at a directory, for all users, by the permissions of its files; gives the device
+/// by which it is answered. Needs `CAP_SYS_ADMIN`.
+#[doc(alias = "/dev/fuse")]
+pub fn mount_fuse(name: &str, directory: &Path, read_only: bool) -> io::Result<OwnedFd> {
+    let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let mode = std::fs::metadata(directory)?.mode();
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let options = format!(
+        "fd={},rootmode={mode:o},user_id={uid},group_id={gid},default_permissions,allow_other",
+        device.as_raw_fd()
+    );
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOATIME | if read_only { libc::MS_RDONLY } else { 0 };
+    let (name, directory) = (text(name.as_bytes())?, text(directory.as_os_str().as_bytes())?);
+    let options = text(options.as_bytes())?;
+    // SAFETY: four texts that end with a zero and live beyond the call.
+    let status =
+        unsafe { libc::mount(name.as_ptr(), directory.as_ptr(), c"fuse".as_ptr(), flags, options.as_ptr().cast()) };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
 }
 
 /// The device of what is mounted at `root`, without asking whoever answers for it.

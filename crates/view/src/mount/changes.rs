@@ -26,13 +26,14 @@ use std::{
 use fuser::{INodeNo, Notifier};
 use onesweep_sys::{
     fanotify::{Group, Happened},
-    files::{EntryType, Stat, file_system},
+    files::{EntryType, Stat, file_system, open_handle_at},
     handle::{Access, FileHandle, open_by_handle},
     inotify::Watches,
     ready::{self, Bell, Wanted},
 };
 
 use super::{
+    births::Found,
     lock,
     mapped::{self, Mapped},
     nodes::{Inode, NodeId},
@@ -347,13 +348,20 @@ impl Teller {
 
     fn take_events(&self, group: &Group, buffer: &mut [u8]) {
         let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let mut of_handles: HashMap<FileHandle, Option<NodeId>> = HashMap::new();
+        let mut of_handles: HashMap<FileHandle, Option<Found>> = HashMap::new();
+        let mut parents: HashMap<FileHandle, Option<Found>> = HashMap::new();
+        // The kernel may be told of it between two events: so it is asked each time whether it is known.
+        let node_of = |found: &Option<Found>| {
+            let found = found.as_ref()?;
+            self.source.nodes().known(found.inode(), &found.birth)
+        };
         let mut known = |handle: Option<FileHandle>| {
             let handle = handle?;
-            *of_handles.entry(handle).or_insert_with(|| {
-                let open = open_by_handle(self.source.root(), &handle, Access::Facts).ok()?;
-                self.source.known(open.as_fd())
-            })
+            node_of(of_handles.entry(handle).or_insert_with(|| self.look_by_handle(&handle, c"")))
+        };
+        let mut known_parent = |handle: Option<FileHandle>| {
+            let handle = handle?;
+            node_of(parents.entry(handle).or_insert_with(|| self.look_by_handle(&handle, c"..")))
         };
         let told = group.read_named(buffer, |event, name| {
             if event.happened.contains(Happened::OVERFLOW) {
@@ -364,12 +372,20 @@ impl Teller {
                 return;
             }
             let name = name.filter(|name| *name != c".");
-            if event.happened.intersects(NAMES)
-                && let Some(directory) = known(event.directory)
+            if event.happened.contains(Happened::MOVED_TO)
+                && let (Some(directory), Some(name)) = (event.directory, name)
             {
-                self.content_changed(directory);
-                if let Some(name) = name {
-                    self.entry_changed(directory, name);
+                self.note_moved(&directory, name);
+            }
+            if event.happened.intersects(NAMES) {
+                if let Some(directory) = known(event.directory) {
+                    self.content_changed(directory);
+                    if let Some(name) = name {
+                        self.entry_changed(directory, name);
+                    }
+                } else if let Some(parent) = known_parent(event.directory) {
+                    // The kernel hasn't been told of the directory yet. Who is about to has looked at it there.
+                    self.changes.note(parent);
                 }
             }
             let changed = match event.happened {
@@ -423,6 +439,26 @@ impl Teller {
         });
         if told.is_err() {
             self.everything_changed();
+        }
+    }
+
+    /// Looks at a directory, or something in it, that an event has named.
+    fn look_by_handle(&self, handle: &FileHandle, name: &CStr) -> Option<Found> {
+        let open = open_by_handle(self.source.root(), handle, Access::Facts).ok()?;
+        match name.is_empty() {
+            true => self.source.look(open.as_fd()).ok(),
+            false => self.source.look(open_handle_at(open.as_fd(), name).ok()?.as_fd()).ok(),
+        }
+    }
+
+    /// Something has got this name, maybe in a directory that nobody knows: who has it open comes to it all the same.
+    fn note_moved(&self, directory: &FileHandle, name: &CStr) {
+        let Ok(directory) = open_by_handle(self.source.root(), directory, Access::Facts) else { return };
+        let Ok(moved) = open_handle_at(directory.as_fd(), name) else { return };
+        if let Some(node) = self.source.known(moved.as_fd())
+            && let Ok(node) = self.source.life(node)
+        {
+            self.source.note_handle(node, moved.as_fd());
         }
     }
 

@@ -212,10 +212,12 @@ impl Shown {
         let (Some(lists), Some(following)) = (self.forerun.lists.get(), self.given.following()) else { return false };
         let next = {
             let following = lock(following);
-            lock(&self.forerun.state).way.next(|id| following.knows(id))
+            lock(&self.forerun.state).way.next(|id| following.knows(id) || self.is_foreign(id))
         };
         let Some(id) = next else { return false };
         let is_listed = self.is_seen_ahead(id) && self.way_to(id).is_some_and(|way| lists.list(way).is_ok());
+        // The kernel may have kept an older listing, and not have asked.
+        lock(&self.ahead.prepared).drop_seen(id);
         let way = &mut lock(&self.forerun.state).way;
         if is_listed {
             way.found();
@@ -229,8 +231,12 @@ impl Shown {
     /// Looks at what is in a directory, if nobody has.
     fn is_seen_ahead(&self, id: NodeId) -> bool {
         let since = self.changes.now();
-        if lock(&self.ahead.prepared).has(id, since) {
-            return true;
+        let (has, is_full) = {
+            let prepared = lock(&self.ahead.prepared);
+            (prepared.has(id, since), prepared.is_full())
+        };
+        if has || is_full {
+            return has;
         }
         let seen = self.see(id, since, blocks_read());
         seen.map(|entries| lock(&self.ahead.prepared).keep(id, entries)).is_some()

@@ -15,6 +15,7 @@ use onesweep_sys::{
     cache,
     files::{EntryType, open_file_at, read_at},
     memory::page_bytes,
+    usage::blocks_read,
 };
 
 use super::{
@@ -118,7 +119,7 @@ impl Shown {
         let mut given = 0;
         let Some(dev) = self.source.nodes().inode(parent).map(|inode| inode.dev) else { return given };
         let Ok(directory) = self.directory(parent) else { return given };
-        let mut left = BYTES_MAX;
+        let (mut left, before) = (BYTES_MAX, blocks_read());
         let mut buffer = Vec::new();
         for entry in next {
             let listed = &listed[*entry as usize];
@@ -128,6 +129,9 @@ impl Shown {
                 continue;
             }
             let since = self.changes.now();
+            if !self.has_quick_disks && blocks_read() != before {
+                break;
+            }
             let taken = self.take(directory.as_fd(), &listed.name, inode, left, &mut buffer);
             let Ok(Some(Taken { node, names, bytes })) = taken else { continue };
             // Bytes that are given may be older than a change; where that isn't seen, nobody would have them forgotten.

@@ -51,11 +51,13 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use fuser::{MountOption, Session, SessionACL, SessionUnmounter};
+use fuser::{Config, MountOption, Session, SessionACL, SessionUnmounter};
 use onesweep_sys::{
     awake::{Awake, Busy},
     fuse_guard::FuseGuard,
-    limits, user,
+    limits,
+    mounting::{self, mount_fuse},
+    user,
 };
 
 use self::{
@@ -102,7 +104,7 @@ pub struct Settings {
 /// A tree that is shown. Dropped, it stays until the process ends; [`View::unmount`] takes it away.
 pub struct View {
     source: PathBuf,
-    unmounter: SessionUnmounter,
+    unmounter: Unmounter,
     serving: JoinHandle<io::Result<()>>,
     teller: JoinHandle<()>,
     changes: Arc<Changes>,
@@ -131,7 +133,7 @@ impl View {
         let source = Arc::new(Source::open(source, !settings.read_write)?);
         let changes = Arc::new(Changes::watch(&source)?);
         let face = Arc::new(shown::Shown::new(Arc::clone(&source), Arc::clone(&changes), settings, contents)?);
-        let mut config = fuser::Config::default();
+        let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(settings.name.into()),
             MountOption::DefaultPermissions,
@@ -143,9 +145,8 @@ impl View {
         config.n_threads = Some(THREADS + 2 * thread::available_parallelism().map_or(1, usize::from));
         config.clone_fd = true;
         let awake = settings.awake.then(|| Awake::while_busy(Busy::default()).ok()).flatten();
-        let mut session = Session::new(Face { shown: Arc::clone(&face), awake }, dir, &config)?;
-        let guard = FuseGuard::start("view-guard", dir).ok();
-        let (notifier, unmounter) = (session.notifier(), session.unmount_callable());
+        let (session, unmounter) = mounted(Face { shown: Arc::clone(&face), awake }, dir, settings, &config)?;
+        let notifier = session.notifier();
         // What programs write themselves may be newer than what is given.
         if settings.sweeps_ahead && !settings.read_write {
             face.given.start(notifier.clone());
@@ -156,6 +157,7 @@ impl View {
             move || face.tidy()
         };
         let teller = changes.start(Arc::clone(&source), notifier, tidy)?;
+        let guard = FuseGuard::start("view-guard", dir).ok();
         let serving = thread::Builder::new().name("view".into()).spawn(move || session.run())?;
         Ok(Self { source: source.path().to_owned(), unmounter, serving, teller, changes, face, guard })
     }
@@ -167,7 +169,10 @@ impl View {
 
     /// Unmounts it: `EBUSY` while somebody uses it.
     pub fn unmount(&mut self) -> io::Result<()> {
-        self.unmounter.unmount()
+        match &mut self.unmounter {
+            Unmounter::Path(dir) => mounting::unmount(dir),
+            Unmounter::Session(session) => session.unmount(),
+        }
     }
 
     /// Whether it isn't mounted any more, and nobody uses it.
@@ -187,6 +192,37 @@ impl View {
         self.changes.end();
         let _ = self.teller.join();
         served.map(|()| figures)
+    }
+}
+
+/// What takes a mount away.
+enum Unmounter {
+    Path(PathBuf),
+    Session(SessionUnmounter),
+}
+
+/// Mounts it. As root by its own means: a session that has mounted something unmounts what it finds there at its end, and when somebody has
+/// unmounted it before, that may be another one's.
+fn mounted(face: Face, dir: &Path, settings: &Settings, config: &Config) -> io::Result<(Session<Face>, Unmounter)> {
+    let dir = std::path::absolute(dir)?;
+    let own = match user::effective_uid() {
+        0 => mount_fuse(settings.name, &dir, !settings.read_write),
+        _ => Err(io::ErrorKind::PermissionDenied.into()),
+    };
+    match own {
+        Ok(device) => match Session::from_fd(face, device, config.acl, config.clone()) {
+            Ok(session) => Ok((session, Unmounter::Path(dir))),
+            Err(error) => {
+                let _ = mounting::unmount(&dir);
+                Err(error)
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let mut session = Session::new(face, &dir, config)?;
+            let unmounter = Unmounter::Session(session.unmount_callable());
+            Ok((session, unmounter))
+        }
+        Err(error) => Err(error),
     }
 }
 

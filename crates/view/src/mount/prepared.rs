@@ -70,7 +70,7 @@ impl Prepared {
 
     /// The next one to be looked at, while there is room.
     pub(super) fn next(&mut self) -> Option<NodeId> {
-        if self.kept >= ENTRIES_MAX {
+        if self.is_full() {
             return None;
         }
         self.waiting.pop_front()
@@ -82,6 +82,16 @@ impl Prepared {
         if let Some(old) = self.seen.insert(id, entries) {
             self.kept -= old.weight();
         }
+    }
+
+    /// Whether there is no room for more.
+    pub(super) fn is_full(&self) -> bool {
+        self.kept >= ENTRIES_MAX
+    }
+
+    /// Nobody will ask for a directory.
+    pub(super) fn drop_seen(&mut self, id: NodeId) {
+        self.kept -= self.seen.remove(&id).as_ref().map_or(0, Entries::weight);
     }
 
     /// Whether a directory was seen, when there had been so many changes.

@@ -287,7 +287,9 @@ impl Shown {
                 let node = self.source.life(id)?;
                 self.opened.recent(node, || {
                     let (file, stat) = self.source.open_file(id, libc::O_RDONLY | libc::O_NONBLOCK)?;
-                    self.source.note_handle(node, file.as_fd());
+                    if self.changes.sees_everything() {
+                        self.source.note_handle(node, file.as_fd());
+                    }
                     self.with_content(id, file, &stat, (false, 0))
                 })
             }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ffi::CStr,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
@@ -141,14 +142,20 @@ impl Source {
             at = name.directory;
         };
         while let Some((way, name)) = below.pop() {
-            let found = open_handle_at(open.as_fd(), name.as_c_str()).map_err(gone_is_stale)?;
-            if self.is_at(found.as_fd(), &way)?.is_none_or(|stat| stat.file_type() != EntryType::Dir) {
-                return Err(stale());
-            }
-            open = Arc::new(found);
+            open = self
+                .directory_by(&open, &name, &way)
+                .or_else(|why| self.nameless(&way).map(|(open, _)| open).ok_or(why))?;
             self.put(&self.directories, way.life, &open, DIRECTORIES_MAX);
         }
         Ok(open)
+    }
+
+    fn directory_by(&self, above: &OwnedFd, name: &CStr, way: &Way) -> io::Result<Arc<OwnedFd>> {
+        let found = open_handle_at(above.as_fd(), name).map_err(gone_is_stale)?;
+        match self.is_at(found.as_fd(), way)? {
+            Some(stat) if stat.file_type() == EntryType::Dir => Ok(Arc::new(found)),
+            _ => Err(stale()),
+        }
     }
 
     /// The node that has a number now.
