@@ -91,7 +91,7 @@ fn what_changes_ahead_of_a_program_is_shown_as_it_is() {
     let (root, dir) = place(&image);
     let folders = folders(&root);
     let mut rng = Rng::new(seed());
-    for round in 0..if long() { 200 } else { 12 } {
+    for round in 0..if long() { 60 } else { 8 } {
         let _view = View::show(&root, &dir, &[]);
         thread::scope(|scope| {
             let walk = scope.spawn(|| {

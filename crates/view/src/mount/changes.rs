@@ -50,6 +50,10 @@ const MIDDLE: Duration = Duration::from_secs(60);
 const REMEMBERED: usize = 4096;
 /// How often it is looked whether all is to end.
 const TICK: Duration = Duration::from_secs(1);
+/// In which a program takes an answer, also on a busy machine.
+const TAKEN: Duration = Duration::from_secs(1);
+/// What is forgotten once more, at most; beyond that, all at once.
+const ONCE_MORE_MAX: usize = 1 << 16;
 const BUFFER_BYTES: usize = 64 << 10;
 
 const NAMES: Happened = Happened::CREATE.union(Happened::DELETE).union(Happened::MOVED_FROM).union(Happened::MOVED_TO);
@@ -88,6 +92,14 @@ pub(super) struct Told {
     pub(super) node: NodeId,
 }
 
+/// What the kernel is to forget.
+#[derive(Debug, Clone)]
+enum Forget {
+    Content(NodeId),
+    Attributes(NodeId),
+    Entry(NodeId, CString),
+}
+
 /// The watch over the source.
 pub(super) struct Changes {
     watch: Watch,
@@ -101,6 +113,11 @@ pub(super) struct Changes {
     again: Mutex<Vec<Told>>,
     /// Files of which the kernel has the length wrong.
     misjudged: Mutex<Vec<NodeId>>,
+    began: Instant,
+    /// When the kernel was answered last, in milliseconds since.
+    answered_ms: AtomicU64,
+    /// What it forgets once more, and when.
+    once_more: Mutex<VecDeque<(Instant, Forget)>>,
 }
 
 impl Changes {
@@ -118,6 +135,9 @@ impl Changes {
             recent: Mutex::default(),
             again: Mutex::default(),
             misjudged: Mutex::default(),
+            began: Instant::now(),
+            answered_ms: AtomicU64::new(0),
+            once_more: Mutex::default(),
         }
     }
 
@@ -213,6 +233,7 @@ impl Changes {
 
     /// After the answer: what of it has changed since that moment is told again.
     pub(super) fn answered(&self, since: u64, told: impl IntoIterator<Item = Told>) {
+        self.answered_ms.store(self.now_ms(), Ordering::SeqCst);
         if self.now() == since {
             return;
         }
@@ -227,6 +248,24 @@ impl Changes {
             lock(&self.again).extend(again);
             self.bell.ring();
         }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    /// Whether a program may not have taken its last answer yet: it does so when it gets a processor.
+    fn is_answering(&self) -> bool {
+        self.now_ms() - self.answered_ms.load(Ordering::SeqCst) < TAKEN.as_millis() as u64
+    }
+
+    /// What is forgotten when it is due once more.
+    fn take_due(&self) -> Vec<Forget> {
+        let mut once_more = lock(&self.once_more);
+        let is_over = once_more.len() > ONCE_MORE_MAX;
+        let now = Instant::now();
+        let due = once_more.iter().take_while(|(due, _)| is_over || *due <= now).count();
+        once_more.drain(..due).map(|(_, what)| what).collect()
     }
 
     /// The kernel was wrong about where a file ends, and has kept bytes at the wrong place. It forgets them soon, told by another thread:
@@ -316,6 +355,7 @@ impl Teller {
             if waited.is_err() {
                 thread::sleep(TICK);
             }
+            self.changes.take_due().iter().for_each(|what| self.tell(what));
             let again = std::mem::take(&mut *lock(&self.changes.again));
             for Told { directory, name, node } in again {
                 self.entry_changed(directory, &name);
@@ -471,17 +511,36 @@ impl Teller {
 
     fn content_changed(&self, node: NodeId) {
         self.note(node);
-        let _ = self.notifier.inval_inode(INodeNo(node), 0, 0);
+        self.forget(Forget::Content(node));
     }
 
     fn attributes_changed(&self, node: NodeId) {
         self.note(node);
-        let _ = self.notifier.inval_inode(INodeNo(node), -1, 0);
+        self.forget(Forget::Attributes(node));
     }
 
     fn entry_changed(&self, directory: NodeId, name: &CStr) {
         self.changes.note(directory);
-        let _ = self.notifier.inval_entry(INodeNo(directory), OsStr::from_bytes(name.to_bytes()));
+        self.forget(Forget::Entry(directory, name.to_owned()));
+    }
+
+    /// Has the kernel forget something now; and once more, if an answer that tells of it may not be taken yet: what the kernel doesn't
+    /// know it can't forget, and it would believe that answer afterwards.
+    fn forget(&self, what: Forget) {
+        self.tell(&what);
+        if self.changes.is_answering() {
+            lock(&self.changes.once_more).push_back((Instant::now() + TAKEN, what));
+        }
+    }
+
+    fn tell(&self, what: &Forget) {
+        let _ = match what {
+            Forget::Content(node) => self.notifier.inval_inode(INodeNo(*node), 0, 0),
+            Forget::Attributes(node) => self.notifier.inval_inode(INodeNo(*node), -1, 0),
+            Forget::Entry(directory, name) => {
+                self.notifier.inval_entry(INodeNo(*directory), OsStr::from_bytes(name.to_bytes()))
+            }
+        };
     }
 
     fn everything_changed(&self) {
