@@ -4,7 +4,6 @@
 //! tells the kernel of something, content that it gives or names that have changed, waits for locks of the kernel without being
 //! killed, maybe those of who waits for an answer; and as long as it waits, the files of its process are open. Both wait for ever
 //! then. So somebody else ends the connection.
-#![allow(unsafe_code)]
 
 use std::{
     ffi::CString,

@@ -328,6 +328,7 @@ impl Walker<'_> {
             if self.walk.is_over.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
+            // Looked at, not woken: who answers the program is to have nothing else to do.
             thread::sleep(Duration::from_micros(100));
         }
         self.seen += 1;

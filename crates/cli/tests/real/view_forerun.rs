@@ -171,6 +171,7 @@ fn a_view_that_is_killed_while_it_goes_ahead_is_gone() {
                 let mut walk = tar(&dir, "--sort=none");
                 drop(walk.stdout(Stdio::piped()).stderr(Stdio::null()).output());
             });
+            // At another moment of the walk each time.
             thread::sleep(Duration::from_millis(turn % 20));
             let mut running = view.running.take().expect("it runs");
             running.kill().expect("it is killed");

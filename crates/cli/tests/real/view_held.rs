@@ -65,6 +65,7 @@ fn a_file_that_is_renamed_is_read_on() {
         rename("above/folder/file", "above/folder/another");
         rename("above", "beside/below");
         rename("unread", "beside/still unread");
+        // That it has let go can't be asked.
         thread::sleep(LETS_GO);
         let mut bytes = vec![0; LARGE];
         for (open, name) in open.iter().zip(names) {

@@ -256,7 +256,8 @@ impl Changes {
 
     /// Whether a program may not have taken its last answer yet: it does so when it gets a processor.
     fn is_answering(&self) -> bool {
-        self.now_ms() - self.answered_ms.load(Ordering::SeqCst) < TAKEN.as_millis() as u64
+        // Another thread may answer in between.
+        self.now_ms().saturating_sub(self.answered_ms.load(Ordering::SeqCst)) < TAKEN.as_millis() as u64
     }
 
     /// What is forgotten when it is due once more.
