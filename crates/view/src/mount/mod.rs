@@ -147,6 +147,7 @@ impl View {
         let awake = settings.awake.then(|| Awake::while_busy(Busy::default()).ok()).flatten();
         let (session, unmounter) = mounted(Face { shown: Arc::clone(&face), awake }, dir, settings, &config)?;
         let notifier = session.notifier();
+        let mut begun = Begun(matches!(unmounter, Unmounter::Path(_)).then(|| dir.to_owned()));
         // What programs write themselves may be newer than what is given.
         if settings.sweeps_ahead && !settings.read_write {
             face.given.start(notifier.clone());
@@ -159,6 +160,7 @@ impl View {
         let teller = changes.start(Arc::clone(&source), notifier, tidy)?;
         let guard = FuseGuard::start("view-guard", dir).ok();
         let serving = thread::Builder::new().name("view".into()).spawn(move || session.run())?;
+        begun.0 = None;
         Ok(Self { source: source.path().to_owned(), unmounter, serving, teller, changes, face, guard })
     }
 
@@ -192,6 +194,17 @@ impl View {
         self.changes.end();
         let _ = self.teller.join();
         served.map(|()| figures)
+    }
+}
+
+/// A mount that is to go if what comes next fails.
+struct Begun(Option<PathBuf>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.0 {
+            let _ = mounting::detach(dir);
+        }
     }
 }
 
