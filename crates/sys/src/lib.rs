@@ -63,7 +63,7 @@
 //! | [`ready`] | waiting for a socket, and a bell that another thread rings |
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`], [`inotify`] | what changes on a file system, or in directories |
-//! | [`permission`] | whether files may be opened, which the kernel asks before |
+//! | [`permission`] | whether something may be opened, which the kernel asks before; and which directories were |
 //! | [`lease`] | whether a file is open for writing |
 //! | [`image_lock`] | whether a machine runs from an image |
 //! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |

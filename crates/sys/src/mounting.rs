@@ -61,10 +61,62 @@ const _: () = assert!(size_of::<MountAttributes>() == 32);
 #[doc(alias = "open_tree")]
 #[doc(alias = "mount_setattr")]
 pub fn own_mount_of(directory: &Path, read_only: bool) -> io::Result<OwnedFd> {
+    clone_of(directory, if read_only { ATTR_RDONLY | ATTR_NOATIME } else { ATTR_NOATIME })
+}
+
+/// The directory as one more mount that is to be shown ([`show_mount`]; a bind mount): without what is mounted below it; devices can't be opened
+/// through it, and set-user-ID bits have no effect. What is asked to be `read_only` nobody can write to there, nor does who
+/// reads it write access times.
+///
+/// Linux 5.12 and `CAP_SYS_ADMIN`.
+pub fn mount_to_show(source: &Path, read_only: bool) -> io::Result<OwnedFd> {
+    let kept = ATTR_NOSUID | ATTR_NODEV;
+    clone_of(source, if read_only { kept | ATTR_RDONLY | ATTR_NOATIME } else { kept })
+}
+
+/// Shows a mount at `dir`, for everybody; it stays when the descriptor goes.
+#[doc(alias = "move_mount")]
+pub fn show_mount(shown: BorrowedFd<'_>, dir: &Path) -> io::Result<()> {
+    const FROM_EMPTY_PATH: u32 = 0x4;
+    let dir = text(dir.as_os_str().as_bytes())?;
+    // SAFETY: two texts that end with a zero and live beyond the call.
+    let status = unsafe {
+        libc::syscall(
+            libc::SYS_move_mount,
+            shown.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_FDCWD,
+            dir.as_ptr(),
+            FROM_EMPTY_PATH,
+        )
+    };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The number of the mount through which something was opened, as `/proc/self/mountinfo` has it. One that is gone may be given again.
+#[doc(alias = "STATX_MNT_ID")]
+pub fn mount_id(open: BorrowedFd<'_>) -> io::Result<u64> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    Ok(rustix::fs::statx(open, c"", flags, StatxFlags::MNT_ID)?.stx_mnt_id)
+}
+
+/// A number that no other mount has before the machine starts anew (Linux 6.8); `None` where the kernel gives none.
+#[doc(alias = "STATX_MNT_ID_UNIQUE")]
+pub fn unique_mount_id(open: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    let unique = StatxFlags::from_bits_retain(0x4000);
+    let found = rustix::fs::statx(open, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, unique)?;
+    Ok((found.stx_mask & unique.bits() != 0).then_some(found.stx_mnt_id))
+}
+
+const ATTR_RDONLY: u64 = 0x1;
+const ATTR_NOSUID: u64 = 0x2;
+const ATTR_NODEV: u64 = 0x4;
+const ATTR_NOATIME: u64 = 0x10;
+/// All that is said of access times.
+const ATTR_ATIMES: u64 = 0x70;
+
+fn clone_of(directory: &Path, set: u64) -> io::Result<OwnedFd> {
     const CLONE: libc::c_int = 1;
-    const RDONLY: u64 = 0x1;
-    const NOATIME: u64 = 0x10;
-    const ATIME_MASK: u64 = 0x70;
     let path = text(directory.as_os_str().as_bytes())?;
     // SAFETY: a text that ends with a zero and lives beyond the call.
     let fd = unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), CLONE | libc::O_CLOEXEC) };
@@ -74,8 +126,8 @@ pub fn own_mount_of(directory: &Path, read_only: bool) -> io::Result<OwnedFd> {
     // SAFETY: the call has just given this descriptor, and nobody else knows it.
     let own = unsafe { OwnedFd::from_raw_fd(fd as i32) };
     let attributes = MountAttributes {
-        set: if read_only { RDONLY | NOATIME } else { NOATIME },
-        clear: ATIME_MASK,
+        set,
+        clear: if set & ATTR_NOATIME == 0 { 0 } else { ATTR_ATIMES },
         // What is mounted later in the directory isn't mounted here.
         propagation: libc::MS_PRIVATE,
         user_namespace: 0,

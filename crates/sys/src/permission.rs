@@ -1,4 +1,4 @@
-//! Whether files may be opened: the kernel asks before, and whoever opens waits for the answer (fanotify).
+//! Whether files and directories may be opened: the kernel asks before, and whoever opens waits for the answer (fanotify).
 #![allow(unsafe_code)]
 
 use std::{
@@ -8,15 +8,26 @@ use std::{
     sync::Arc,
 };
 
+use crate::ready::{self, Bell, Wanted};
+
 const CLASS_CONTENT: u32 = 0x4;
 const CLOEXEC: u32 = 0x1;
+const NONBLOCK: u32 = 0x2;
 const UNLIMITED_QUEUE: u32 = 0x10;
 
 const MARK_ADD: u32 = 0x1;
+const MARK_REMOVE: u32 = 0x2;
+const MARK_MOUNT: u32 = 0x10;
+const MARK_IGNORED_SURV_MODIFY: u32 = 0x40;
 const MARK_FLUSH: u32 = 0x80;
 const MARK_FILESYSTEM: u32 = 0x100;
+const MARK_IGNORE: u32 = 0x400;
+/// What is ignored is so also after the file has changed. Whether directories are is as the mask says (Linux 6.0).
+const MARK_IGNORE_LASTING: u32 = MARK_IGNORE | MARK_IGNORED_SURV_MODIFY;
 
+const OPEN: u64 = 0x20;
 const OPEN_PERM: u64 = 0x1_0000;
+const ONDIR: u64 = 0x4000_0000;
 
 const ALLOW: u32 = 1;
 const DENY: u32 = 2;
@@ -28,7 +39,17 @@ const EVENTS: usize = 8;
 
 /// Where the kernel asks. When it is gone, with all [`Opening`]s, or its process has ended, however, everything may be opened.
 #[derive(Clone, Debug)]
-pub struct Gate(Arc<OwnedFd>);
+pub struct Gate {
+    group: Arc<OwnedFd>,
+    unanswered: Unanswered,
+}
+
+/// What becomes of a question that is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unanswered {
+    Refused,
+    Allowed,
+}
 
 impl Gate {
     /// One that no file system asks yet. Neither it nor the files of its questions are there in a program that this process starts.
@@ -38,14 +59,19 @@ impl Gate {
     #[doc(alias = "fanotify_init")]
     pub fn new() -> io::Result<Gate> {
         // With O_NONBLOCK neither a fifo nor a lease is waited for when the kernel opens the file for us.
-        let files = libc::O_RDONLY | libc::O_LARGEFILE | libc::O_CLOEXEC | libc::O_NOATIME | libc::O_NONBLOCK;
+        Self::with(0, libc::O_NONBLOCK, Unanswered::Refused)
+    }
+
+    fn with(flags: u32, of_files: i32, unanswered: Unanswered) -> io::Result<Gate> {
+        let files = libc::O_RDONLY | libc::O_LARGEFILE | libc::O_CLOEXEC | libc::O_NOATIME | of_files;
         // SAFETY: two numbers, no pointers.
-        let fd = unsafe { libc::fanotify_init(CLASS_CONTENT | CLOEXEC | UNLIMITED_QUEUE, files as u32) };
+        let fd = unsafe { libc::fanotify_init(CLASS_CONTENT | CLOEXEC | UNLIMITED_QUEUE | flags, files as u32) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the call has just given this descriptor, and nobody else knows it.
-        Ok(Gate(Arc::new(unsafe { OwnedFd::from_raw_fd(fd) })))
+        let group = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok(Gate { group, unanswered })
     }
 
     /// From now on each opening of a file on the file system of `root` is asked for, through whatever mount and whatever name; of
@@ -57,13 +83,15 @@ impl Gate {
 
     /// From now on nothing is asked any more; what was is still to be answered.
     pub fn leave(&self) -> io::Result<()> {
-        self.mark(MARK_FLUSH | MARK_FILESYSTEM, 0, self.0.as_fd())
+        self.mark(MARK_FLUSH | MARK_MOUNT, 0, self.group.as_fd())?;
+        self.mark(MARK_FLUSH | MARK_FILESYSTEM, 0, self.group.as_fd())
     }
 
-    fn mark(&self, flags: u32, mask: u64, inode: BorrowedFd<'_>) -> io::Result<()> {
-        // SAFETY: without a path the mark goes to the descriptor itself.
-        let status =
-            unsafe { libc::fanotify_mark(self.0.as_raw_fd(), flags, mask, inode.as_raw_fd(), std::ptr::null()) };
+    /// Marks a directory, or what it lies on; it may be open as a mere handle (`O_PATH`).
+    fn mark(&self, flags: u32, mask: u64, directory: BorrowedFd<'_>) -> io::Result<()> {
+        let (group, directory) = (self.group.as_raw_fd(), directory.as_raw_fd());
+        // SAFETY: a text that ends with a zero.
+        let status = unsafe { libc::fanotify_mark(group, flags, mask, directory, c".".as_ptr()) };
         if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
@@ -71,23 +99,122 @@ impl Gate {
     ///
     /// Where the kernel can't open a file for us (`EMFILE`, `EWOULDBLOCK`), it refuses it to who asked, and the error is that: the next call may succeed.
     pub fn wait(&self, mut each: impl FnMut(Opening)) -> io::Result<()> {
+        self.take(|event| {
+            if let Event::Asked(opening) = event {
+                each(opening);
+            }
+        })
+    }
+
+    /// Takes up to eight events that are there.
+    fn take(&self, mut each: impl FnMut(Event)) -> io::Result<()> {
         let mut told = [0; EVENTS * EVENT_BYTES];
-        let length = rustix::io::retry_on_intr(|| rustix::io::read(&*self.0, &mut told[..]))?;
-        parse(&told[..length], |fd, pid| {
+        let length = rustix::io::retry_on_intr(|| rustix::io::read(&*self.group, &mut told[..]))?;
+        parse(&told[..length], |mask, fd, pid| {
             // SAFETY: the kernel has just made this descriptor for us, and says its number once.
             let file = unsafe { File::from_raw_fd(fd) };
-            each(Opening { gate: Arc::clone(&self.0), file, pid, is_answered: false });
+            if mask & OPEN_PERM != 0 {
+                let gate = Arc::clone(&self.group);
+                let opening = Opening { gate, file, pid, unanswered: self.unanswered, is_answered: false };
+                each(Event::Asked(opening));
+            } else {
+                each(Event::Opened(file));
+            }
         })
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 
-/// Somebody opens a file, and waits. One that is dropped without an answer is refused.
+/// What the kernel has to say.
+#[derive(Debug)]
+pub enum Event {
+    /// Somebody is about to open something, and waits.
+    Asked(Opening),
+    /// Somebody has opened this.
+    Opened(File),
+}
+
+/// Where the kernel asks on behalf of a helper: before something is opened through some mounts, while it is to. It tells of directories that
+/// were opened, of whole file systems, which nobody waits for. Nothing is refused: what is dropped without an answer may be opened.
+///
+/// All of it is one group. Two would wait for each other when a process ends: the kernel lets none go while somebody waits for an answer on an object that both have marked.
+#[derive(Clone, Debug)]
+pub struct HelpersGate(Gate);
+
+impl HelpersGate {
+    /// One of which no file system knows yet, so that nobody is asked and nothing told.
+    ///
+    /// Where somebody else has a lease on a file (a server of files), who takes the question waits until the lease is given back, and not who asked is refused.
+    /// `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` where the kernel was built without permissions of fanotify.
+    #[doc(alias = "fanotify_init")]
+    pub fn new() -> io::Result<HelpersGate> {
+        Gate::with(NONBLOCK, 0, Unanswered::Allowed).map(HelpersGate)
+    }
+
+    /// Tells of each directory of the file system of `root` that is opened, and of files where nobody has said whether their mount is watched or left out.
+    #[doc(alias = "fanotify_mark")]
+    pub fn watch_file_system(&self, root: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.mark(MARK_ADD | MARK_FILESYSTEM, OPEN | ONDIR, root)
+    }
+
+    /// Asks before a file or a directory is opened through the mount in which `inside` was opened, and tells of its directories alone. Linux 6.0.
+    pub fn watch_mount(&self, inside: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.mark(MARK_ADD | MARK_MOUNT, OPEN_PERM | OPEN | ONDIR, inside)?;
+        // Without the bit for directories, of files.
+        self.0.mark(MARK_ADD | MARK_MOUNT | MARK_IGNORE_LASTING, OPEN, inside)
+    }
+
+    /// Tells nothing of the mount in which `inside` was opened: it costs nobody anything then.
+    pub fn leave_mount_out(&self, inside: BorrowedFd<'_>) -> io::Result<()> {
+        self.0.mark(MARK_ADD | MARK_MOUNT | MARK_IGNORE_LASTING, OPEN | ONDIR, inside)
+    }
+
+    /// Whether nobody is asked on the file system of `root`, through whatever mount. What is told stays as it is.
+    pub fn be_silent(&self, root: BorrowedFd<'_>, is_silent: bool) -> io::Result<()> {
+        let what = if is_silent { MARK_ADD } else { MARK_REMOVE };
+        self.0.mark(what | MARK_FILESYSTEM | MARK_IGNORE_LASTING, OPEN_PERM | ONDIR, root)
+    }
+
+    /// As [`Gate::leave`].
+    pub fn leave(&self) -> io::Result<()> {
+        self.0.mark(MARK_FLUSH | MARK_MOUNT, 0, self.0.group.as_fd())?;
+        self.0.leave()
+    }
+
+    /// Waits until there is something to take, or the bell is rung: true then. Several threads may.
+    pub fn wait(&self, bell: &Bell) -> io::Result<bool> {
+        let wanted = Wanted { read: true, write: false };
+        let is_rung = ready::wait(self.0.group.as_fd(), wanted, bell, None)?.is_rung;
+        if is_rung {
+            // For the others who wait.
+            bell.ring();
+        }
+        Ok(is_rung)
+    }
+
+    /// Takes up to eight of what there is; how many.
+    ///
+    /// Where the kernel can't open a file for us (`EMFILE`), it refuses it to who asked, and the error is that: the next call may succeed.
+    pub fn take(&self, mut each: impl FnMut(Event)) -> io::Result<usize> {
+        let mut count = 0;
+        let taken = self.0.take(|event| {
+            count += 1;
+            each(event);
+        });
+        match taken {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(count),
+            taken => taken.map(|()| count),
+        }
+    }
+}
+
+/// Somebody opens a file, and waits. One that is dropped without an answer is refused, or allowed by [`HelpersGate`].
 #[derive(Debug)]
 pub struct Opening {
     gate: Arc<OwnedFd>,
     file: File,
     pid: i32,
+    unanswered: Unanswered,
     is_answered: bool,
 }
 
@@ -122,13 +249,13 @@ impl Opening {
 impl Drop for Opening {
     fn drop(&mut self) {
         if !self.is_answered {
-            let _ = self.respond(false);
+            let _ = self.respond(self.unanswered == Unanswered::Allowed);
         }
     }
 }
 
-/// The descriptor and the process of each question, as the kernel lays them out (fanotify(7)); `None` when it doesn't.
-fn parse(mut told: &[u8], mut each: impl FnMut(i32, i32)) -> Option<()> {
+/// The mask, the descriptor and the process of each event, as the kernel lays them out (fanotify(7)); `None` when it doesn't.
+fn parse(mut told: &[u8], mut each: impl FnMut(u64, i32, i32)) -> Option<()> {
     fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
         bytes.get(at..)?.first_chunk().copied()
     }
@@ -145,8 +272,8 @@ fn parse(mut told: &[u8], mut each: impl FnMut(i32, i32)) -> Option<()> {
         }
         let (mask, fd) = (u64::from_ne_bytes(field(event, 8)?), i32::from_ne_bytes(field(event, 16)?));
         // Nothing else was asked for; without a descriptor there is nothing to answer.
-        if mask & OPEN_PERM != 0 && fd >= 0 {
-            each(fd, i32::from_ne_bytes(field(event, 20)?));
+        if mask & (OPEN_PERM | OPEN) != 0 && fd >= 0 {
+            each(mask, fd, i32::from_ne_bytes(field(event, 20)?));
         }
     }
     Some(())
@@ -154,10 +281,18 @@ fn parse(mut told: &[u8], mut each: impl FnMut(i32, i32)) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, io::Read, path::PathBuf, thread};
+    use std::{
+        fs,
+        io::Read,
+        path::{Path, PathBuf},
+        thread,
+    };
 
     use super::*;
-    use crate::testing::{on_xfs, skipped};
+    use crate::{
+        mounting,
+        testing::{on_xfs, skipped},
+    };
 
     fn event(mask: u64, fd: i32) -> Vec<u8> {
         let mut bytes = (EVENT_BYTES as u32).to_ne_bytes().to_vec();
@@ -173,10 +308,10 @@ mod tests {
     fn questions_are_told_apart() {
         let mut asked = Vec::new();
         let told = [event(OPEN_PERM, 9), event(0x4000, -1), event(OPEN_PERM, 10)].concat();
-        parse(&told, |fd, pid| asked.push((fd, pid))).unwrap();
+        parse(&told, |_, fd, pid| asked.push((fd, pid))).unwrap();
         assert_eq!(asked, [(9, 77), (10, 77)]);
         for length in (1..told.len()).filter(|length| length % EVENT_BYTES != 0) {
-            assert_eq!(parse(&told[..length], |_, _| {}), None, "{length} bytes");
+            assert_eq!(parse(&told[..length], |_, _, _| {}), None, "{length} bytes");
         }
     }
 
@@ -235,6 +370,91 @@ mod tests {
             assert!(answers.iter().all(|(_, pid)| *pid == own), "{answers:?}");
             gate.leave().unwrap();
             assert_eq!(fs::read(path("bad")).unwrap(), b"bad", "nobody asks any more");
+        });
+    }
+
+    /// What was asked (true) and told, by names below the root.
+    fn taken(gate: &HelpersGate, root: &Path) -> Vec<(PathBuf, bool)> {
+        let mut taken = Vec::new();
+        let note = |file: &File, is_asked| {
+            let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
+            taken.push((path.strip_prefix(root).unwrap().to_owned(), is_asked));
+        };
+        let mut note = note;
+        let mut take = || {
+            gate.take(|event| match event {
+                Event::Asked(opening) => note(opening.file(), true),
+                Event::Opened(file) => note(&file, false),
+            })
+        };
+        while take().unwrap() > 0 {}
+        taken
+    }
+
+    #[test]
+    fn a_helper_is_asked_of_one_mount_and_refuses_nothing() {
+        on_xfs(|xfs| {
+            let [inside, shown, other] = ["folder", "shown", "other"].map(|name| xfs.root.join(name));
+            for dir in [&inside, &shown, &other] {
+                fs::create_dir(dir).unwrap();
+            }
+            fs::write(inside.join("file"), "bytes").unwrap();
+            let gate = match HelpersGate::new() {
+                Ok(gate) => gate,
+                Err(error) => return skipped(&format!("no permission events: {error}")),
+            };
+            let root = File::open(&xfs.root).unwrap();
+            gate.be_silent(root.as_fd(), true).unwrap();
+            gate.watch_file_system(root.as_fd()).unwrap();
+            for dir in [&shown, &other] {
+                let mount = mounting::mount_to_show(&inside, true).unwrap();
+                if *dir == shown {
+                    gate.watch_mount(mount.as_fd()).unwrap();
+                }
+                mounting::show_mount(mount.as_fd(), dir).unwrap();
+            }
+            let look = |dir: &Path| {
+                fs::read_dir(dir).unwrap();
+                fs::read(dir.join("file")).unwrap();
+            };
+            let told = |name: &str| (PathBuf::from(name), false);
+            look(&shown);
+            look(&other);
+            // A file of a mount of which nobody has said anything.
+            assert_eq!(taken(&gate, &xfs.root), [told("shown"), told("other"), told("other/file")]);
+            gate.leave_mount_out(File::open(&other).unwrap().as_fd()).unwrap();
+            taken(&gate, &xfs.root);
+            look(&other);
+            assert_eq!(taken(&gate, &xfs.root), []);
+            gate.be_silent(root.as_fd(), false).unwrap();
+            let bell = Bell::new().unwrap();
+            let all = thread::scope(|scope| {
+                let taking = scope.spawn(|| {
+                    let mut all = Vec::new();
+                    while !gate.wait(&bell).unwrap() {
+                        all.extend(taken(&gate, &xfs.root));
+                    }
+                    all
+                });
+                look(&shown);
+                look(&other);
+                let written = fs::write(shown.join("file"), "").unwrap_err();
+                assert_eq!(written.raw_os_error(), Some(libc::EROFS));
+                bell.ring();
+                taking.join().unwrap()
+            });
+            let asked: Vec<&Path> = all.iter().filter(|(_, is_asked)| *is_asked).map(|(path, _)| &**path).collect();
+            assert_eq!(asked, [Path::new("shown"), Path::new("shown/file")]);
+            // Who asks when it goes is let in.
+            thread::scope(|scope| {
+                let looking = scope.spawn(|| look(&shown));
+                gate.wait(&Bell::new().unwrap()).unwrap();
+                drop(gate);
+                looking.join().unwrap();
+            });
+            for dir in [&shown, &other] {
+                mounting::unmount(dir).unwrap();
+            }
         });
     }
 }

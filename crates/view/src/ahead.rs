@@ -87,6 +87,8 @@ pub struct Figures {
     pub seen: u64,
     /// Directories that the kernel has listed before the program did, through a view.
     pub listed: u64,
+    /// Openings of which the kernel asked, where it shows a tree itself.
+    pub asked: u64,
     /// Why nothing, or no more, was brought in.
     pub remark: Option<String>,
 }
@@ -114,9 +116,15 @@ impl Ahead {
         Self::with(roots, limit, order, None)
     }
 
-    /// As [`Ahead::start`], for a program that is this process itself.
-    pub(crate) fn follow(roots: &[PathBuf], limit: Option<u64>, order: Order, news: News) -> Result<Self, AheadError> {
-        Self::with(roots, limit, order, Some(news))
+    /// As [`Ahead::start`], for programs for which this process is asked itself.
+    pub(crate) fn follow(
+        roots: &[PathBuf],
+        limit: Option<u64>,
+        order: Order,
+        reader: Reader,
+        news: News,
+    ) -> Result<Self, AheadError> {
+        Self::with(roots, limit, order, Some((reader, news)))
     }
 
     /// What this process looks at as a program.
@@ -124,17 +132,21 @@ impl Ahead {
         &self.board
     }
 
-    fn with(roots: &[PathBuf], limit: Option<u64>, order: Order, news: Option<News>) -> Result<Self, AheadError> {
+    fn with(
+        roots: &[PathBuf],
+        limit: Option<u64>,
+        order: Order,
+        news: Option<(Reader, News)>,
+    ) -> Result<Self, AheadError> {
         let roots: Vec<PathBuf> = roots.iter().map(|root| open_root(root)).collect::<Result<_, _>>()?;
         let mut devices: Vec<u64> =
             roots.iter().filter_map(|root| fs::metadata(root).ok()).map(|it| it.dev()).collect();
         devices.sort_unstable();
         devices.dedup();
         let system = |step| move |source| AheadError::System { step, source };
-        let is_shown = news.is_some();
-        let board = match news {
-            None => Board::named(&devices),
-            news => Board::new(&devices, news),
+        let (reader, board) = match news {
+            None => (Reader::Itself, Board::named(&devices)),
+            Some((reader, news)) => (reader, Board::new(&devices, Some(news))),
         };
         let board = Arc::new(board.map_err(system("share memory with programs"))?);
         if are_quick(&devices) {
@@ -150,7 +162,7 @@ impl Ahead {
             cancel: cancel.clone(),
             devices,
             limit,
-            is_shown,
+            reader,
             order,
         };
         let worker = thread::Builder::new().name("ahead".into()).spawn(move || helper.run(&roots));
@@ -175,11 +187,23 @@ impl Ahead {
     }
 }
 
-/// What may be brought in where nobody says how much. What is read through a view lies in memory twice: more than half of what can be
-/// spared would be pushed out by its own copies before it is read.
-fn limit_of(memory: Memory, is_shown: bool) -> u64 {
+/// Who reads the files of the tree for the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// The program does: what was brought in is what it reads.
+    Itself,
+    /// FUSE does: what is read lies in memory twice.
+    ThroughFuse,
+}
+
+/// What may be brought in where nobody says how much. More than half of what can be spared would be pushed out by its own copies before
+/// it is read, where there are any.
+fn limit_of(memory: Memory, reader: Reader) -> u64 {
     let spared = default_limit(memory, BulkRead::BUDGET);
-    if is_shown { spared / 2 } else { spared }
+    match reader {
+        Reader::Itself => spared,
+        Reader::ThroughFuse => spared / 2,
+    }
 }
 
 fn open_root(root: &Path) -> Result<PathBuf, AheadError> {
@@ -236,8 +260,7 @@ struct Helper {
     cancel: Cancel,
     devices: Vec<u64>,
     limit: Option<u64>,
-    /// The program reads through a view.
-    is_shown: bool,
+    reader: Reader,
     order: Order,
 }
 
@@ -263,7 +286,7 @@ impl Helper {
     }
 
     fn guide(&self, roots: &[PathBuf], figures: &mut Figures) -> Result<(), SweepError> {
-        let limit = self.limit.unwrap_or_else(|| Memory::now().map_or(0, |memory| limit_of(memory, self.is_shown)));
+        let limit = self.limit.unwrap_or_else(|| Memory::now().map_or(0, |memory| limit_of(memory, self.reader)));
         if limit == 0 {
             figures.remark = Some("there is no memory to spare".into());
             return Ok(());
@@ -423,8 +446,8 @@ mod tests {
     fn what_is_read_through_a_view_fits_twice() {
         let memory = Memory { total_bytes: 16 << 30, available_bytes: 12 << 30 };
         let spared = default_limit(memory, BulkRead::BUDGET);
-        assert_eq!(limit_of(memory, false), spared);
-        assert!(spared > 8 << 30 && (spared - 1..=spared).contains(&(2 * limit_of(memory, true))));
+        assert_eq!(limit_of(memory, Reader::Itself), spared);
+        assert!(spared > 8 << 30 && (spared - 1..=spared).contains(&(2 * limit_of(memory, Reader::ThroughFuse))));
     }
 
     #[test]

@@ -19,14 +19,26 @@
 //! | `names` | names of files that programs open, which nobody else can take |
 //! | `pulse` | the sign that the helper lives |
 //! | [`preload`] | the library that they load |
-//! | [`mount`] | the same for programs that load none: the tree once more, by FUSE |
+//! | `walks` | when a walk begins, and over which tree, pure |
+//! | `guide` | the sweep ahead of those who walk, and requests that wait for it |
+//! | [`bind`] | the same for programs that load none: the tree once more, by a mount whose openings the kernel asks about |
+//! | [`mount`] | or by FUSE |
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub mod ahead;
+pub mod bind;
 mod board;
 pub mod course;
+mod guide;
 pub mod mount;
 mod names;
 pub mod order;
 pub mod preload;
 mod pulse;
 mod tree;
+mod walks;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -22,7 +22,8 @@ pub(crate) enum ViewOrder {
 /// Shows a tree once more, and brings the files into memory ahead of whoever walks over it there
 ///
 /// For programs that `onesweep run` can't help: those that are linked statically (restic, rclone), and those in containers. The
-/// tree is the same at DIR, by FUSE: names, bytes, inode numbers, attributes, links. It is shown until Ctrl-C, or until COMMAND
+/// tree is the same at DIR: names, bytes, inode numbers, attributes, links. Root has the kernel show it, by a mount of the same directory, which costs who
+/// reads next to nothing; others have FUSE. It is shown until Ctrl-C, or until COMMAND
 /// has ended. Only root's view is open to other users. Nothing is written to SRC unless --read-write is given.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -38,17 +39,21 @@ pub(crate) struct ViewArgs {
     /// An empty directory outside of the tree, where it is shown
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
-    /// The order in which directories are listed [default: device; inode where nothing turns in the disks]
+    /// The order in which directories are listed, by FUSE [default: device; inode where nothing turns in the disks; source where the kernel
+    /// shows the tree]
     #[arg(long, value_name = "ORDER", value_enum)]
     pub(crate) order: Option<ViewOrder>,
-    /// Page cache of SRC that may be filled at a time; what was read lies in memory once more [default: half of the available memory, less a
-    /// sixteenth of all and what reading needs]
+    /// Page cache of SRC that may be filled at a time [default: the available memory, less a
+    /// sixteenth of all and what reading needs; half of that by FUSE, where what was read lies in memory twice]
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit: Option<Size>,
+    /// Show it by FUSE, also as root
+    #[arg(long)]
+    pub(crate) fuse: bool,
     /// Let the tree be changed through the view
     #[arg(long)]
     pub(crate) read_write: bool,
-    /// Let the kernel read files of 1 MiB and more by itself (Linux 6.9, root): for trees of large files. Each open is a request
+    /// Show it by FUSE, and let the kernel read files of 1 MiB and more by itself (Linux 6.9, root): for trees of large files. Each open is a request
     /// then. With --read-write it is so
     #[arg(long)]
     pub(crate) passthrough: bool,

@@ -77,6 +77,7 @@ mod unreadable;
 mod view;
 mod view_attributes;
 mod view_beside;
+mod view_by_kernel;
 mod view_ends;
 mod view_forerun;
 mod view_given;

@@ -37,10 +37,21 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// By FUSE.
     pub(crate) fn show(source: &Path, dir: &Path, options: &[&str]) -> Self {
+        Self::by(&["--fuse"], source, dir, options)
+    }
+
+    /// As root has it shown where nothing is said: by the kernel.
+    pub(crate) fn by_kernel(source: &Path, dir: &Path, options: &[&str]) -> Self {
+        Self::by(&[], source, dir, options)
+    }
+
+    fn by(way: &[&str], source: &Path, dir: &Path, options: &[&str]) -> Self {
         fs::create_dir_all(dir).expect("a place");
         let mut command = Command::new("env");
-        command.arg("--default-signal=INT").arg(crate::run::program()).arg("view").args(options).arg(source).arg(dir);
+        command.arg("--default-signal=INT").arg(crate::run::program()).arg("view").args(way).args(options);
+        command.arg(source).arg(dir);
         let mut running = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut said = BufReader::new(running.stderr.take().expect("a pipe"));
         let mut line = String::new();
@@ -74,6 +85,9 @@ impl Drop for View {
         let _ = Command::new("umount").arg("--lazy").arg(&self.dir).stderr(Stdio::null()).status();
     }
 }
+
+/// How root may have a tree shown: by FUSE, and by the kernel.
+pub(crate) const WAYS: [&[&str]; 2] = [&["--fuse"], &[]];
 
 /// Sources may be unmounted when nothing of a view holds them any more.
 pub(crate) fn place(image: &Image) -> (PathBuf, PathBuf) {
@@ -244,10 +258,17 @@ fn walks_over_a_view_are_swept() {
         ]
     };
     let alone = output(Command::new("tar").args(&archive(&root)[1..]));
-    for (limit, sweeps) in [(None, 1..=1), (Some(bytes / 5), 5..=9)] {
+    let by_fuse = ["--order", "name"];
+    for (way, limit, sweeps) in [
+        (&by_fuse[..], None, 1..=1),
+        (&by_fuse[..], Some(bytes / 5), 5..=9),
+        (&[], None, 1..=1),
+        (&[], Some(bytes / 5), 5..=9),
+    ] {
         fs::create_dir_all(&dir).expect("a place");
         image.cold();
-        let mut command = onesweep(["view", "--verbose", "--order", "name"]);
+        let mut command = onesweep(["view", "--verbose"]);
+        command.args(way);
         if let Some(limit) = limit {
             command.args(["--limit", &limit.to_string()]);
         }
@@ -262,10 +283,13 @@ fn walks_over_a_view_are_swept() {
         }
     }
     // A file alone is no walk.
-    image.cold();
     let one = dir.join(files[7].strip_prefix(&root).expect("below"));
-    let out = finish(onesweep(["view", "--verbose"]).args([&root, &dir]).args(["--", "cat"]).arg(one), 0);
-    assert_eq!(brought_in(&out.stderr), (0, 0), "{}", text(&out.stderr));
+    for way in WAYS {
+        image.cold();
+        let mut command = onesweep(["view", "--verbose"]);
+        let out = finish(command.args(way).args([&root, &dir]).args(["--", "cat"]).arg(&one), 0);
+        assert_eq!(brought_in(&out.stderr), (0, 0), "{}", text(&out.stderr));
+    }
 }
 
 /// Walks over the tree by C's own library alone, and tells the bytes.
@@ -322,12 +346,15 @@ fn static_programs_are_swept_ahead_of() {
     let mut by_run = onesweep(["run", "--verbose", "--tree"]);
     let out = finish(by_run.arg(&root).arg("--").args([&reader, &root]), 0);
     assert_eq!((text(&out.stdout), brought_in(&out.stderr)), (format!("{bytes}\n"), (0, 0)));
-    image.cold();
-    let out = finish(onesweep(["view", "--verbose"]).args([&root, &dir]).arg("--").args([&reader, &dir]), 0);
-    assert_eq!(text(&out.stdout), format!("{bytes}\n"));
-    let (brought, sweeps) = brought_in(&out.stderr);
-    // A file is read before the walk is one.
-    assert!(brought >= 119 && sweeps == 1, "{}", text(&out.stderr));
+    for way in WAYS {
+        image.cold();
+        let mut command = onesweep(["view", "--verbose"]);
+        let out = finish(command.args(way).args([&root, &dir]).arg("--").args([&reader, &dir]), 0);
+        assert_eq!(text(&out.stdout), format!("{bytes}\n"));
+        let (brought, sweeps) = brought_in(&out.stderr);
+        // A file is read before the walk is one.
+        assert!(brought >= 119 && sweeps == 1, "{way:?}: {}", text(&out.stderr));
+    }
 }
 
 /// As `docker run -v DIR:/data:ro` does it: a mount namespace, and the view bound to another place.
@@ -339,14 +366,20 @@ fn a_view_reaches_into_containers() {
     let data = image.beside("data");
     fs::create_dir_all(&data).expect("a folder");
     cold_tree(&mut image, &root);
-    let view = View::show(&root, &dir, &["--verbose"]);
+    for way in WAYS {
+        image.cold();
+        reaches_into_a_container(View::by(way, &root, &dir, &["--verbose"]), &root, &dir, &data);
+    }
+}
+
+fn reaches_into_a_container(view: View, root: &Path, dir: &Path, data: &Path) {
     let script = "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\" && shift && \
         tar --format=gnu --sort=name -cf - -C \"$1\" . && ! touch \"$1\"/new 2> /dev/null";
     let mut contained = Command::new("unshare");
-    contained.args(["--mount", "--propagation", "private", "sh", "-ec", script, "sh"]).args([&dir, &data]);
+    contained.args(["--mount", "--propagation", "private", "sh", "-ec", script, "sh"]).args([dir, data]);
     let archive = output(&mut contained);
     let mut plain = Command::new("tar");
-    plain.args(["--format=gnu", "--sort=name", "-cf", "-", "-C"]).arg(&root).arg(".");
+    plain.args(["--format=gnu", "--sort=name", "-cf", "-", "-C"]).arg(root).arg(".");
     assert!(archive == output(&mut plain), "the archive is another one");
     view.signal(rustix::process::Signal::INT);
     let said = view.end(Some(0));

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     image::{Fs, Image, mounts_below},
     run::{finish, onesweep, root_test, run, text},
-    view::{View, place, until},
+    view::{View, WAYS, place, until},
 };
 
 #[test]
@@ -107,17 +107,19 @@ fn the_end_of_the_program_is_the_end_of_the_view() {
     fs::create_dir_all(&root).expect("a folder");
     fs::create_dir_all(&dir).expect("a place");
     fs::write(root.join("file"), "bytes").expect("a file");
-    let view = |words: &[&str], code| {
-        let out = finish(onesweep(["view"]).args([&root, &dir]).arg("--").args(words), code);
-        assert!(mounts_below(&dir).is_empty());
-        (text(&out.stdout), text(&out.stderr))
-    };
     let file = dir.join("file");
-    assert_eq!(view(&["cat", file.to_str().expect("text")], 0), ("bytes".into(), String::new()));
-    assert_eq!(view(&["sh", "-c", "exit 3"], 3), Default::default());
-    assert_eq!(view(&["sh", "-c", "kill -9 $$"], 137), Default::default());
-    assert!(view(&["no-such-program"], 127).1.contains("no-such-program: cannot run it"));
-    assert!(view(&[root.join("file").to_str().expect("text")], 126).1.contains("cannot run it"));
+    for way in WAYS {
+        let view = |words: &[&str], code| {
+            let out = finish(onesweep(["view"]).args(way).args([&root, &dir]).arg("--").args(words), code);
+            assert!(mounts_below(&dir).is_empty());
+            (text(&out.stdout), text(&out.stderr))
+        };
+        assert_eq!(view(&["cat", file.to_str().expect("text")], 0), ("bytes".into(), String::new()));
+        assert_eq!(view(&["sh", "-c", "exit 3"], 3), Default::default());
+        assert_eq!(view(&["sh", "-c", "kill -9 $$"], 137), Default::default());
+        assert!(view(&["no-such-program"], 127).1.contains("no-such-program: cannot run it"));
+        assert!(view(&[root.join("file").to_str().expect("text")], 126).1.contains("cannot run it"));
+    }
     // One that is still used goes when it isn't any more. The kernel then ends the connection beside the last request.
     for _ in 0..12 {
         let shown = View::show(&root, &dir, &[]);

@@ -58,7 +58,7 @@ fn what_is_written_through_a_mapping_shows_while_it_is_mapped() {
         if !is_root {
             command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
         }
-        command.arg(&tool).args(["view", "--verbose"]).args([&root, &dir]);
+        command.arg(&tool).args(["view", "--fuse", "--verbose"]).args([&root, &dir]);
         let said =
             text(&finish(command.args(["--", "bash", "-c", SCRIPT, "bash"]).args([&dir, &root, &fifos]), 0).stderr);
         let way = if is_root && fs != Fs::Btrfs { "seen at once" } else { "changes are seen" };

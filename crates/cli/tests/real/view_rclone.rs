@@ -10,13 +10,13 @@ use crate::{
     image::{Fs, Image},
     run::{finish, onesweep, root_test, run, text},
     tree::{self, Rng},
-    view::{brought_in, place},
+    view::{WAYS, brought_in, place},
 };
 
 /// Carries `rclone` out on what a view shows of `root`. It has no configuration, and asks the network for nothing.
-fn rclone(root: &Path, dir: &Path, args: &[&str], to: &Path, code: i32) -> Output {
+fn rclone(way: &[&str], root: &Path, dir: &Path, args: &[&str], to: &Path, code: i32) -> Output {
     let mut command = onesweep(["view", "--verbose"]);
-    command.args([root, dir]).args(["--", "rclone", "--config", ""]).args(args).args([dir, to]);
+    command.args(way).args([root, dir]).args(["--", "rclone", "--config", ""]).args(args).args([dir, to]);
     finish(&mut command, code)
 }
 
@@ -38,19 +38,22 @@ fn rclone_copies_and_checks_a_cold_tree_through_a_view() {
     tree::sync(&root);
     fs::create_dir_all(&dir).expect("a place");
     let out = image.beside("copied");
-    image.cold();
+    for way in WAYS {
+        image.cold();
+        let copied = rclone(way, &root, &dir, &["copy", "--create-empty-src-dirs"], &out, 0);
+        // But for the empty one, and those that were read before it was known to be a walk.
+        let (brought, sweeps) = brought_in(&copied.stderr);
+        assert!(brought >= 280 && sweeps >= 1, "{way:?}: {}", text(&copied.stderr));
+        run(Command::new("diff").args(["-r", "--no-dereference"]).args([&root, &out]));
+        fs::rename(&out, image.beside(&format!("copied {}", way.len()))).expect("another one");
+    }
 
-    let copied = rclone(&root, &dir, &["copy", "--create-empty-src-dirs"], &out, 0);
-    // But for the empty one, and those that were read before it was known to be a walk.
-    let (brought, sweeps) = brought_in(&copied.stderr);
-    assert!(brought >= 280 && sweeps >= 1, "{}", text(&copied.stderr));
-    run(Command::new("diff").args(["-r", "--no-dereference"]).args([&root, &out]));
-
-    rclone(&root, &dir, &["check", "--download"], &out, 0);
+    let out = image.beside("copied 0");
+    rclone(&[], &root, &dir, &["check", "--download"], &out, 0);
     let changed = out.join(files[299].strip_prefix(&root).expect("below it"));
     let mut bytes = fs::read(&changed).expect("a copy");
     *bytes.last_mut().expect("a byte") ^= 1;
     fs::write(&changed, bytes).expect("another one");
-    let differs = rclone(&root, &dir, &["check", "--download"], &out, 1);
+    let differs = rclone(&[], &root, &dir, &["check", "--download"], &out, 1);
     assert!(text(&differs.stderr).contains("1 differences found"), "{}", text(&differs.stderr));
 }

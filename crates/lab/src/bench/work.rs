@@ -123,6 +123,9 @@ pub(crate) struct Work {
     /// Through a view that may be written.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) read_write: bool,
+    /// By FUSE, where the kernel could show it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) fuse: bool,
 }
 
 /// Where things are when a program is called.
@@ -180,6 +183,7 @@ impl Work {
             ahead: None,
             viewed: None,
             read_write: false,
+            fuse: false,
         }
     }
 
@@ -214,6 +218,11 @@ impl Work {
     /// The same through a view that may be written.
     pub(crate) fn read_write(self) -> Self {
         Self { read_write: true, ..self }
+    }
+
+    /// The same by FUSE.
+    pub(crate) fn by_fuse(self) -> Self {
+        Self { fuse: true, ..self }
     }
 
     /// Whether it may write to the image, so that a copy has to be mounted.
@@ -318,8 +327,11 @@ impl Work {
         };
         match (self.ahead, self.viewed) {
             (Some(parts), _) => helped("run", parts),
-            (None, Some(parts)) if self.read_write => helped("view --read-write", parts),
-            (None, Some(parts)) => helped("view", parts),
+            (None, Some(parts)) => {
+                let fuse = if self.fuse { " --fuse" } else { "" };
+                let read_write = if self.read_write { " --read-write" } else { "" };
+                helped(&format!("view{fuse}{read_write}"), parts)
+            }
             (None, None) => name,
         }
     }
@@ -330,6 +342,7 @@ impl Work {
         let helped = |by: &str, parts: u64, trees: &[&str], root: &Path| {
             let limit = ["--limit".to_owned(), (places.content_bytes / parts.max(1)).to_string()];
             let mut argv = vec![places.programs.onesweep.display().to_string(), by.to_owned()];
+            argv.extend(self.fuse.then(|| "--fuse".to_owned()));
             argv.extend(self.read_write.then(|| "--read-write".to_owned()));
             argv.extend(limit.into_iter().filter(|_| parts > 1));
             argv.extend(trees.iter().map(|&tree| tree.to_owned()));
@@ -490,6 +503,9 @@ mod tests {
         let written = viewed(1).read_write();
         assert_eq!(written.argv(&places)[..4], ["/bin/onesweep", "view", "--read-write", "/mnt"]);
         assert_eq!((written.name().as_str(), written.writes()), ("onesweep view --read-write cp -a", true));
+        let by_fuse = viewed(8).by_fuse();
+        assert_eq!(by_fuse.argv(&places)[..5], ["/bin/onesweep", "view", "--fuse", "--limit", "100"]);
+        assert_eq!(by_fuse.name(), "onesweep view --fuse --limit 1/8 cp -a");
         let removed = Work::of(Tool::Remove).viewed(1).read_write().argv(&places);
         assert_eq!(removed[removed.len() - 2..], ["/view", "/mnt"], "what was removed is written to the disk");
     }

@@ -16,10 +16,8 @@ use onesweep_sys::{
     handle::identity_of,
 };
 
-use super::{
-    nodes::{Inode, NodeId},
-    source::Source,
-};
+use super::{nodes::NodeId, source::Source};
+use crate::guide::Inode;
 
 /// No file system counts times of birth in longer steps, in seconds.
 const STEP_SECS: i64 = 1;

@@ -34,11 +34,11 @@ use onesweep_sys::{
 
 use super::{
     births::Found,
-    lock,
     mapped::{self, Mapped},
-    nodes::{Inode, NodeId},
+    nodes::NodeId,
     source::Source,
 };
+use crate::{guide::Inode, lock};
 
 /// How long the kernel believes what it was told where changes are seen, and where they aren't.
 const LONG: Duration = Duration::from_secs(3600);

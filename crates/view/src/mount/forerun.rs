@@ -20,10 +20,10 @@ use onesweep_sys::{lists_apart::ListsApart, usage::blocks_read};
 
 use super::{
     following::DIRECTORIES_AHEAD,
-    lock,
     nodes::{NodeId, ROOT},
     shown::Shown,
 };
+use crate::lock;
 
 /// Directories that wait to be listed.
 const WAITING_MAX: usize = 1 << 12;

@@ -22,11 +22,10 @@ use super::{
     births::Found,
     changes::Told,
     following::Following,
-    lock,
-    nodes::{Inode, Life, NodeId},
+    nodes::{Life, NodeId},
     shown::Shown,
 };
-use crate::order::Listed;
+use crate::{guide::Inode, lock, order::Listed};
 
 /// The largest file that is given. A larger one is worth its round trip.
 const FILE_MAX: u64 = 128 << 10;

@@ -11,7 +11,6 @@
 //! | module | subject |
 //! |---|---|
 //! | `nodes` | numbers and names of the inodes that the kernel knows, pure |
-//! | `walks` | when a walk begins, and over which tree, pure |
 //! | `births` | what tells an inode from a later one of its number |
 //! | `source` | nodes as open files |
 //! | [`contents`] | who reads the bytes of files |
@@ -22,7 +21,6 @@
 //! | `given` | those are given to the kernel before it asks |
 //! | `forerun` | a thread that does so in the directories to which the program comes next |
 //! | `prepared` | directories that are looked at before a program asks |
-//! | `guide` | the sweep ahead, and requests that wait for it |
 //! | `changes` | what changes in the source, and what the kernel has to forget |
 //! | `mapped` | files that are written through mappings, of which nothing is told |
 
@@ -34,20 +32,18 @@ mod following;
 mod forerun;
 mod fuse;
 mod given;
-mod guide;
 mod mapped;
 mod nodes;
 mod opened;
 mod prepared;
 mod shown;
 mod source;
-mod walks;
 mod writes;
 
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 
@@ -66,17 +62,13 @@ use self::{
     fuse::Face,
     source::Source,
 };
-use crate::{ahead::Figures, order::Order};
+use crate::{ahead::Figures, lock, order::Order};
 
 /// How a view is called among the mounts.
 pub const SHOWN: &str = "onesweep-view";
 
 /// Threads that take requests, beside two for each processor.
 const THREADS: usize = 6;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// How a tree is shown.
 #[derive(Debug, Clone)]

@@ -12,6 +12,7 @@ use std::{
 use onesweep_sys::handle::FileHandle;
 
 use super::births::Birth;
+use crate::guide::Inode;
 
 /// The number of a node.
 pub(super) type NodeId = u64;
@@ -24,13 +25,6 @@ const STRANGE: NodeId = 1 << 63;
 
 /// Names of a node that are kept.
 const NAMES_MAX: usize = 8;
-
-/// An inode of the source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Inode {
-    pub(super) dev: u64,
-    pub(super) ino: u64,
-}
 
 /// A node from when the kernel is told of it until it forgets it: the number of one that is forgotten may be given again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -15,10 +15,10 @@ use fuser::BackingId;
 
 use super::{
     contents::Content,
-    lock,
     nodes::{Life, NodeId},
     prepared::Entries,
 };
+use crate::lock;
 
 /// Files that stay open though nobody said that they are: programs read them without opening them.
 const RECENT_MAX: usize = 64;

@@ -32,16 +32,16 @@ use super::{
     contents::Contents,
     forerun::Forerun,
     given::Given,
-    guide::Guide,
-    lock,
-    nodes::{Inode, Life, NodeId, ROOT},
+    nodes::{Life, NodeId, ROOT},
     opened::{Asks, Fresh, OpenDirectory, OpenFile, Opened},
     prepared::{Ahead, Entries},
     source::Source,
     writes::{self, Who},
 };
 use crate::{
-    ahead::{Figures, is_on_quick_disks},
+    ahead::{Figures, Reader, is_on_quick_disks},
+    guide::{Guide, Inode},
+    lock,
     order::{self, Listed, Order},
 };
 
@@ -151,7 +151,7 @@ impl Shown {
             contents,
             sweeps_ahead: settings.sweeps_ahead,
             has_quick_disks,
-            guide: Guide::start(settings.limit, settings.order)?,
+            guide: Guide::start(settings.limit, settings.order, Reader::ThroughFuse)?,
             opened: Opened::default(),
             order: settings.order,
             read_only: !settings.read_write,

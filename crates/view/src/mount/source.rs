@@ -17,9 +17,9 @@ use onesweep_sys::{
 
 use super::{
     births::{Birth, keeps_handles},
-    lock,
-    nodes::{Inode, Life, Name, NodeId, Nodes, ROOT},
+    nodes::{Life, Name, NodeId, Nodes, ROOT},
 };
+use crate::{guide::Inode, lock};
 
 /// Directories that stay open.
 const DIRECTORIES_MAX: usize = 2048;

@@ -126,7 +126,7 @@ pub(crate) fn code_of(status: ExitStatus) -> u8 {
 
 /// Tells what was brought in.
 pub(crate) fn tell(figures: &Figures) {
-    let Figures { files, bytes, sweeps, waits, given, seen, listed, remark } = figures;
+    let Figures { files, bytes, sweeps, waits, given, seen, listed, asked, remark } = figures;
     let remark = remark.as_ref().map(|remark| format!("; {remark}")).unwrap_or_default();
     let times =
         |count: u64, one: &str, many: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {many}") };
@@ -142,8 +142,12 @@ pub(crate) fn tell(figures: &Figures) {
         0 => String::new(),
         _ => format!("; {} listed ahead", times(*listed, "directory", "directories")),
     };
+    let asked = match asked {
+        0 => String::new(),
+        _ => format!("; {} asked about", times(*asked, "opening", "openings")),
+    };
     eprintln!(
-        "onesweep: {} ({}) brought in by {}; the program waited {}{given}{seen}{listed}{remark}",
+        "onesweep: {} ({}) brought in by {}; the program waited {}{given}{seen}{listed}{asked}{remark}",
         times(*files, "file", "files"),
         Size(*bytes),
         times(*sweeps, "sweep", "sweeps"),

@@ -1,11 +1,12 @@
 //! `onesweep view`: a tree shown once more, until a signal comes or a program has ended.
 
 pub(super) mod place;
+mod record;
 pub(super) mod shown;
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command},
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,9 +15,10 @@ use std::{
     thread,
 };
 
-use onesweep_sys::process;
+use onesweep_sys::{process, user};
 use onesweep_view::{
-    ahead::is_on_quick_disks,
+    ahead::{Figures, is_on_quick_disks},
+    bind::{BindSettings, Bound},
     mount::{SHOWN, Settings, View},
     order::Order,
 };
@@ -25,6 +27,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
+use self::record::Record;
 use super::run::{code_of, code_of_refusal, tell};
 use crate::{
     args::{ViewArgs, ViewOrder},
@@ -39,7 +42,109 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
     let signals = if args.command.is_empty() { heeded_signals().collect() } else { vec![SIGINT, SIGTERM, SIGHUP] };
     let signals = Signals::new(signals);
     let signals = signals.map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
-    let settings = Settings {
+    let told = shown::listen(signals)?;
+    let shown = show(&args, &dir)?;
+    let names = (message::path_text(&args.source), message::path_text(&args.dir));
+    if args.command.is_empty() {
+        eprintln!("onesweep: {} is shown at {}; Ctrl-C ends it", names.0, names.1);
+    }
+    if args.verbose {
+        eprintln!("onesweep: {}", shown.how());
+    }
+    let code = match args.command.split_first() {
+        None => {
+            shown::wait_for_end(|| shown.is_over(), &told);
+            Ok(0)
+        }
+        Some((program, words)) => match Command::new(program).args(words).spawn() {
+            Ok(program) => wait_for_program(program, &told),
+            Err(error) => {
+                eprintln!("onesweep: {}", message::of_other(&PathBuf::from(program), "run it", &error));
+                Ok(code_of_refusal(&error))
+            }
+        },
+    };
+    let figures = shown.take_away(&args.dir, &dir, &told)?;
+    if args.verbose {
+        tell(&figures);
+    }
+    code.map_err(|error: io::Error| Failure::told(format!("cannot wait for the program: {error}")))
+}
+
+/// A tree that is shown, and by whom.
+enum Shown {
+    /// The kernel shows it; it is noted that this process has it do so.
+    ByKernel(Box<Bound>, Option<Record>),
+    /// FUSE does, and this process reads.
+    ByFuse(View, Why),
+}
+
+/// Why it is FUSE.
+enum Why {
+    Asked,
+    /// The kernel can't show it by itself.
+    Refused(io::Error),
+}
+
+impl Shown {
+    fn is_over(&self) -> bool {
+        match self {
+            Self::ByKernel(bound, _) => bound.is_over(),
+            Self::ByFuse(view, _) => view.is_over(),
+        }
+    }
+
+    fn how(&self) -> String {
+        match self {
+            Self::ByKernel(bound, _) => bound.how(),
+            Self::ByFuse(view, Why::Asked) => view.how(),
+            Self::ByFuse(view, Why::Refused(error)) => {
+                format!("{}; by FUSE, since the kernel can't show it itself ({error})", view.how())
+            }
+        }
+    }
+
+    /// Takes it away. `typed` is the place as it was typed.
+    fn take_away(self, typed: &Path, dir: &Path, told: &mpsc::Receiver<i32>) -> Result<Figures, Failure> {
+        match self {
+            Self::ByFuse(view, _) => shown::take_away(view, (typed, dir), told),
+            Self::ByKernel(mut bound, _record) => {
+                // Who still uses it reads on without this process.
+                if !bound.is_over() && bound.unmount().is_err() && !bound.is_over() {
+                    place::detach(dir).map_err(|error| Failure::io(typed, "unmount it", &error))?;
+                }
+                Ok(bound.finish())
+            }
+        }
+    }
+}
+
+/// By the kernel, where it can and nothing was asked for that only FUSE has.
+fn show(args: &ViewArgs, dir: &Path) -> Result<Shown, Failure> {
+    let wants_fuse = args.fuse || args.order.is_some() || args.passthrough;
+    let why = if wants_fuse || user::effective_uid() != 0 {
+        Why::Asked
+    } else {
+        match show_by_kernel(args, dir) {
+            Ok(bound) => {
+                let record = Record::new(dir, bound.mount()).ok();
+                return Ok(Shown::ByKernel(Box::new(bound), record));
+            }
+            Err(error) => Why::Refused(error),
+        }
+    };
+    let view = View::show(&args.source, dir, &settings(args)).map_err(|error| shown::refused(&args.dir, &error))?;
+    Ok(Shown::ByFuse(view, why))
+}
+
+fn show_by_kernel(args: &ViewArgs, dir: &Path) -> io::Result<Bound> {
+    let limit = args.limit.map(|limit| limit.0);
+    let settings = BindSettings { limit, read_write: args.read_write, awake: !args.low_power };
+    Bound::show(&args.source.canonicalize()?, dir, &settings)
+}
+
+fn settings(args: &ViewArgs) -> Settings {
+    Settings {
         order: match args.order {
             // To ask where files lie costs an open of each.
             None if is_on_quick_disks(&args.source) => Order::Inode,
@@ -55,34 +160,7 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
         awake: !args.low_power,
         name: SHOWN,
         allow_other: args.allow_other,
-    };
-    let told = shown::listen(signals)?;
-    let view = View::show(&args.source, &dir, &settings).map_err(|error| shown::refused(&args.dir, &error))?;
-    let names = (message::path_text(&args.source), message::path_text(&args.dir));
-    if args.command.is_empty() {
-        eprintln!("onesweep: {} is shown at {}; Ctrl-C ends it", names.0, names.1);
     }
-    if args.verbose {
-        eprintln!("onesweep: {}", view.how());
-    }
-    let code = match args.command.split_first() {
-        None => {
-            shown::wait_for_end(&view, &told);
-            Ok(0)
-        }
-        Some((program, words)) => match Command::new(program).args(words).spawn() {
-            Ok(program) => wait_for_program(program, &told),
-            Err(error) => {
-                eprintln!("onesweep: {}", message::of_other(&PathBuf::from(program), "run it", &error));
-                Ok(code_of_refusal(&error))
-            }
-        },
-    };
-    let figures = shown::take_away(view, (&args.dir, &dir), &told)?;
-    if args.verbose {
-        tell(&figures);
-    }
-    code.map_err(|error: io::Error| Failure::told(format!("cannot wait for the program: {error}")))
 }
 
 /// What a terminal sends comes to the program as well; what is sent to this process alone is passed on.

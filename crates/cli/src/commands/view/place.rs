@@ -10,14 +10,20 @@ use std::{
 use onesweep_layout::mounts::MountTable;
 use onesweep_sys::mounting;
 
+use super::record::{self, Former};
 use crate::report::Failure;
 
 const STEP: &str = "show the tree there";
+const ANOTHER: &str = "another view is shown there";
 
 /// The absolute path of a place that is ready. `shown_as` tells what a tree would be called among the mounts.
 pub(in crate::commands) fn prepared(source: &Path, dir: &Path, shown_as: &str) -> Result<PathBuf, Failure> {
     let place = absolute(dir).map_err(|error| Failure::io(dir, STEP, &error))?;
-    if is_dead(&place, shown_as) {
+    let former = record::former(&place);
+    if former == Former::Served {
+        return Err(Failure::could_not_run(dir, STEP, ANOTHER));
+    }
+    if former == Former::LeftBehind || is_dead(&place, shown_as) {
         detach(&place).map_err(|error| Failure::io(dir, "unmount what a killed view has left there", &error))?;
     }
     let tree = source.canonicalize().and_then(|tree| fs::read_dir(&tree).map(|_| tree));
@@ -30,7 +36,7 @@ pub(in crate::commands) fn prepared(source: &Path, dir: &Path, shown_as: &str) -
         return Err(Failure::could_not_run(dir, STEP, "the tree lies in it; choose a directory beside the tree"));
     }
     if is_shown(&place, shown_as) {
-        return Err(Failure::could_not_run(dir, STEP, "another view is shown there"));
+        return Err(Failure::could_not_run(dir, STEP, ANOTHER));
     }
     let mut entries = fs::read_dir(&place).map_err(|error| Failure::io(dir, STEP, &error))?;
     if entries.next().is_some() {

@@ -50,8 +50,8 @@ pub(in crate::commands) fn listen(mut signals: Signals) -> Result<mpsc::Receiver
     heard.map(|_| told).map_err(|error| Failure::told(message::no_thread(&error)))
 }
 
-pub(in crate::commands) fn wait_for_end(view: &View, told: &mpsc::Receiver<i32>) {
-    while told.recv_timeout(LOOK).is_err() && !view.is_over() {}
+pub(in crate::commands) fn wait_for_end(is_over: impl Fn() -> bool, told: &mpsc::Receiver<i32>) {
+    while told.recv_timeout(LOOK).is_err() && !is_over() {}
 }
 
 /// Unmounts it. Who still uses it keeps it, and is waited for until another signal comes. `dir` is the place as it was typed,

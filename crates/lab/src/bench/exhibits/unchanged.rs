@@ -77,7 +77,7 @@ impl Idle {
 
     /// Whether a program runs twice: a view keeps what it has told the kernel.
     fn is_twice(self, help: Help) -> bool {
-        matches!((self, help), (Self::Warm, Help::View | Help::ViewReadWrite))
+        matches!((self, help), (Self::Warm, Help::View | Help::ViewReadWrite | Help::Fuse))
     }
 
     /// What its columns are called.
@@ -90,6 +90,8 @@ impl Idle {
             (Help::ViewReadWrite, true) => {
                 vec!["`view --read-write`, first ÷ alone", "`view --read-write`, again ÷ alone"]
             }
+            (Help::Fuse, false) => vec!["`view --fuse` ÷ alone"],
+            (Help::Fuse, true) => vec!["`view --fuse`, first ÷ alone", "`view --fuse`, again ÷ alone"],
         }
     }
 }
@@ -101,10 +103,12 @@ enum Help {
     View,
     /// On a copy of the image, since something may be written.
     ViewReadWrite,
+    /// As users other than root have a view.
+    Fuse,
 }
 
 impl Help {
-    const ALL: [Self; 3] = [Self::Run, Self::View, Self::ViewReadWrite];
+    const ALL: [Self; 4] = [Self::Run, Self::View, Self::ViewReadWrite, Self::Fuse];
 
     fn given(self, tool: Tool, parts: u64) -> Work {
         match self {
@@ -112,6 +116,7 @@ impl Help {
             Self::View if tool == Tool::Remove => Work::of(tool).viewed(parts).read_write(),
             Self::View => Work::of(tool).viewed(parts),
             Self::ViewReadWrite => Work::of(tool).viewed(parts).read_write(),
+            Self::Fuse => Self::View.given(tool, parts).by_fuse(),
         }
     }
 
@@ -122,7 +127,7 @@ impl Help {
 
     /// Those that go ahead of a program where the clock counts. What removes files needs a view that may be written.
     fn clocked(tool: Tool) -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter().filter(move |help| help.is_for(tool) && (*help, tool) != (Self::View, Tool::Remove))
+        Self::ALL.into_iter().filter(move |help| help.is_for(tool) && (*help != Self::View || tool != Tool::Remove))
     }
 
     /// The clock's time beside that of the program alone, where there is nothing to gain; `None` where it is only told.
@@ -130,7 +135,7 @@ impl Help {
         match self {
             Self::Run => Some(1.05),
             Self::View => Some(1.25),
-            Self::ViewReadWrite => None,
+            Self::ViewReadWrite | Self::Fuse => None,
         }
     }
 
@@ -191,6 +196,7 @@ impl Unchanged {
         let helped = match help {
             Help::Run => "`onesweep run` s",
             Help::View | Help::ViewReadWrite => "`onesweep view` s",
+            Help::Fuse => "`onesweep view --fuse` s",
         };
         let mut table = Table::new(&[
             "program",
@@ -302,7 +308,7 @@ impl Exhibit for Unchanged {
 
     fn cases(&self) -> Vec<Case> {
         let cold = PROGRAMS.map(|(tool, _)| {
-            let helps = [Help::Run, Help::View].into_iter().filter(|help| help.is_for(tool));
+            let helps = [Help::Run, Help::View, Help::Fuse].into_iter().filter(|help| help.is_for(tool));
             let helped = helps.flat_map(|help| PARTS.map(|parts| help.given(tool, parts)));
             let works = std::iter::once(Work::of(tool)).chain(helped);
             Case { name: format!("unchanged-{}", named(tool)), runs: works.map(|work| self.run(work)).collect() }
@@ -319,14 +325,16 @@ impl Exhibit for Unchanged {
              `--limit` with an eighth of the content's bytes. restic, written in Go, makes its system calls itself, where `run` sees none. \
              `rm -r` works on a copy of the image, and its time is that until all is written.\n\n{}\n\
              Through a read-only `onesweep view` (`rm -r` through one that may be written):\n\n{}\n\
+             The same by FUSE, as users other than root have it (here it is root's):\n\n{}\n\
              With everything in memory, by the clock, in pairs: {} rounds. What `run` takes is less {} ms for starting, and 0.00 where that was all. A view stands \
              already, and a program runs twice in it: first when the kernel knows nothing of the view, and again when it has kept what it was \
-             told. Through `view --read-write`, on a copy of the image, {REPORTED_ROUNDS} rounds. `rm -r` removes once, \
+             told. Through `view --read-write`, on a copy of the image, and by FUSE {REPORTED_ROUNDS} rounds. `rm -r` removes once, \
              and mounting its view counts.\n\n{}\n\
              Cold, on the model `ssd`, which has no seeks to save, in real time: the clock in the same way, with mounting and unmounting the \
              view, {} rounds.\n\n{}",
             self.table(results, Help::Run),
             self.table(results, Help::View),
+            self.table(results, Help::Fuse),
             warm.0,
             Help::Run.start_s() * 1000.0,
             warm.1,

@@ -92,7 +92,7 @@ pub(super) fn run(args: &PeerMountArgs, source: &Path) -> Result<u8, Failure> {
     tracing::info!("{} is shown at {}", message::path_text(source), message::path_text(&args.dir));
     tracing::debug!("{}", view.how());
     ready::ready("showing a tree");
-    shown::wait_for_end(&view, &told);
+    shown::wait_for_end(|| view.is_over(), &told);
     ready::stopping();
     tracing::info!("taking it down");
     shown::take_away(view, (&args.dir, &dir), &told)?;

@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::nodes::NodeId;
+use crate::guide::DirectoryId;
 
 /// How long a directory that was closed may have been the beginning of a walk.
 const LATELY: Duration = Duration::from_secs(10);
@@ -16,7 +16,7 @@ const CLOSED_MAX: usize = 256;
 
 /// What had to come from the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missed {
+pub(crate) enum Missed {
     /// The entries of a directory.
     Entries,
     /// Bytes of a file in a directory.
@@ -25,20 +25,20 @@ pub(super) enum Missed {
 
 /// Directories that are open or were so lately.
 #[derive(Debug, Default)]
-pub(super) struct Walks {
-    open: Vec<NodeId>,
+pub(crate) struct Walks {
+    open: Vec<DirectoryId>,
     /// When each was closed.
-    closed: VecDeque<(Duration, NodeId)>,
+    closed: VecDeque<(Duration, DirectoryId)>,
 }
 
 impl Walks {
     /// A program has opened a directory.
-    pub(super) fn opened(&mut self, directory: NodeId) {
+    pub(crate) fn opened(&mut self, directory: DirectoryId) {
         self.open.push(directory);
     }
 
     /// It has closed it. Times are counted from any moment.
-    pub(super) fn closed(&mut self, now: Duration, directory: NodeId) {
+    pub(crate) fn closed(&mut self, now: Duration, directory: DirectoryId) {
         if let Some(at) = self.open.iter().rposition(|open| *open == directory) {
             self.open.swap_remove(at);
         }
@@ -48,13 +48,25 @@ impl Walks {
         self.closed.push_back((now, directory));
     }
 
+    /// A program has opened the first directory of `chain`, which goes on with those above it; when it closes it nobody will tell. Whether that may be a walk: one above it
+    /// was opened lately.
+    pub(crate) fn passed(&mut self, now: Duration, chain: &[DirectoryId]) -> bool {
+        let top = self.missed(now, chain, Missed::Entries);
+        // The one at which a walk has begun stays the beginning for as long as it goes on.
+        for directory in top.into_iter().chain(chain.first().copied()) {
+            self.closed.retain(|(_, closed)| *closed != directory);
+            self.closed(now, directory);
+        }
+        top.is_some()
+    }
+
     /// Something had to come from the disk, in the first directory of `chain`, which goes on with those above it. Gives the
     /// directory whose tree is walked over, if that is what happens.
-    pub(super) fn missed(&mut self, now: Duration, chain: &[NodeId], missed: Missed) -> Option<NodeId> {
+    pub(crate) fn missed(&mut self, now: Duration, chain: &[DirectoryId], missed: Missed) -> Option<DirectoryId> {
         while self.closed.front().is_some_and(|(closed, _)| now.saturating_sub(*closed) > LATELY) {
             self.closed.pop_front();
         }
-        let is_lately = |id: &NodeId| self.open.contains(id) || self.closed.iter().any(|(_, closed)| closed == id);
+        let is_lately = |id: &DirectoryId| self.open.contains(id) || self.closed.iter().any(|(_, closed)| closed == id);
         let above = match missed {
             // Listed alone it is no walk; below another one it is.
             Missed::Entries => chain.get(1..)?,
@@ -90,6 +102,20 @@ mod tests {
         walks.opened(13);
         assert_eq!(walks.missed(NOW, &[12, 11, 1], Missed::Content), None, "another directory");
         assert_eq!(walks.missed(NOW, &[], Missed::Entries), None);
+    }
+
+    #[test]
+    fn a_walk_keeps_its_beginning_where_no_end_is_told() {
+        let mut walks = Walks::default();
+        assert!(!walks.passed(NOW, &[10, 1]), "the first");
+        for step in 0..3 * CLOSED_MAX as u32 {
+            let now = NOW + step * LATELY / CLOSED_MAX as u32 * 2;
+            assert!(walks.passed(now, &[100 + u64::from(step), 10, 1]));
+        }
+        let end = NOW + 6 * LATELY;
+        assert_eq!(walks.missed(end, &[11, 10, 1], Missed::Content), Some(10));
+        assert!(!walks.passed(end + 2 * LATELY, &[11, 10, 1]), "another one, later");
+        assert!(!walks.passed(end + 2 * LATELY, &[]));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The sweep ahead of those who read the view: begins it when a walk begins, and lets requests wait for what comes with it.
+//! The sweep ahead of those who read a tree: begins it when a walk begins, and lets requests wait for what comes with it.
 //!
 //! No thread that takes requests ever waits here: a request that has to is parked, and answered by a thread of its own kind when
 //! its file is in memory. So whatever the helper looks at, also at the view itself, is answered.
@@ -15,19 +15,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
+use crate::{
+    ahead::{Ahead, Figures, Reader},
+    board::{Board, News, Phase},
     lock,
-    nodes::{Inode, NodeId},
+    order::Order,
     walks::{Missed, Walks},
 };
-use crate::{
-    ahead::{Ahead, Figures},
-    board::{Board, News, Phase},
-    order::Order,
-};
+
+/// A directory, by a number of whoever asks.
+pub(crate) type DirectoryId = u64;
+
+/// A file of the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Inode {
+    pub(crate) dev: u64,
+    pub(crate) ino: u64,
+}
 
 /// What is done when a request needs to wait no more.
-pub(super) type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// Threads that answer requests that were parked.
 const THREADS: usize = 4;
@@ -44,7 +51,7 @@ const QUIET: Duration = Duration::from_secs(30);
 
 enum Message {
     /// A walk begins over a directory.
-    Begin(NodeId, PathBuf),
+    Begin(DirectoryId, PathBuf),
     /// A request waits for a file; or, without one, until the tree has been looked at.
     Wait(Option<Inode>, Job),
     News,
@@ -54,7 +61,7 @@ enum Message {
 struct Shared {
     walks: Mutex<Walks>,
     /// The walk that is helped now, and its directory.
-    current: RwLock<Option<(NodeId, Arc<Board>)>>,
+    current: RwLock<Option<(DirectoryId, Arc<Board>)>>,
     /// When it was used last.
     used_ms: AtomicU64,
     began: Instant,
@@ -62,15 +69,15 @@ struct Shared {
 }
 
 /// The helper of a view.
-pub(super) struct Guide {
+pub(crate) struct Guide {
     shared: Arc<Shared>,
     messages: mpsc::Sender<Message>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Guide {
-    /// Begins to help; `limit` is the page cache that may be filled.
-    pub(super) fn start(limit: Option<u64>, order: Order) -> std::io::Result<Self> {
+    /// Begins to help; `limit` is the page cache that may be filled, `order` that in which directories are seen.
+    pub(crate) fn start(limit: Option<u64>, order: Order, reader: Reader) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             walks: Mutex::default(),
             current: RwLock::default(),
@@ -98,6 +105,7 @@ impl Guide {
             jobs,
             limit,
             order,
+            reader,
             running: None,
             parked: VecDeque::new(),
             quiet: None,
@@ -107,17 +115,41 @@ impl Guide {
     }
 
     /// A program has opened a directory.
-    pub(super) fn opened(&self, directory: NodeId) {
+    pub(crate) fn opened(&self, directory: DirectoryId) {
         lock(&self.shared.walks).opened(directory);
     }
 
     /// It has closed it.
-    pub(super) fn closed(&self, directory: NodeId) {
+    pub(crate) fn closed(&self, directory: DirectoryId) {
         lock(&self.shared.walks).closed(self.shared.began.elapsed(), directory);
     }
 
+    /// A program opens the first directory of `chain`; when it closes it nobody will tell. Whether that may be a walk.
+    pub(crate) fn passes(&self, chain: &[DirectoryId]) -> bool {
+        lock(&self.shared.walks).passed(self.shared.began.elapsed(), chain)
+    }
+
+    /// Whether a walk is helped.
+    pub(crate) fn helps(&self) -> bool {
+        self.current().is_some_and(|(_, board)| board.phase() != Phase::Over)
+    }
+
+    /// Something of the directory that is to be listed has to come from the disk: if that is a walk, its tree is looked at first.
+    pub(crate) fn before_missed(
+        &self,
+        chain: &[DirectoryId],
+        path: impl FnOnce(DirectoryId) -> Option<PathBuf>,
+        job: Job,
+    ) {
+        if self.begin(chain, Missed::Entries, path) {
+            self.send(Message::Wait(None, job));
+        } else {
+            job();
+        }
+    }
+
     /// Lists a directory when its tree isn't being looked at. `chain` are the directories above it, and it itself.
-    pub(super) fn before_listing(&self, chain: impl FnOnce() -> Vec<NodeId>, job: Job) {
+    pub(crate) fn before_listing(&self, chain: impl FnOnce() -> Vec<DirectoryId>, job: Job) {
         let Some((root, board)) = self.current() else { return job() };
         // Who lists elsewhere doesn't keep this walk going: that may be the one to which it gives way.
         if !chain().contains(&root) {
@@ -132,19 +164,19 @@ impl Guide {
     }
 
     /// Listing a directory has read the disk: that may be a walk.
-    pub(super) fn listed_from_disk(&self, chain: &[NodeId], path: impl FnOnce(NodeId) -> Option<PathBuf>) {
+    pub(crate) fn listed_from_disk(&self, chain: &[DirectoryId], path: impl FnOnce(DirectoryId) -> Option<PathBuf>) {
         if self.current().is_none_or(|(root, _)| !chain.contains(&root)) {
             self.begin(chain, Missed::Entries, path);
         }
     }
 
     /// Reads a file when it is in memory, or will not come. `is_cached` tells whether it is in memory.
-    pub(super) fn before_reading(
+    pub(crate) fn before_reading(
         &self,
         inode: Inode,
         is_cached: impl Fn() -> bool,
-        chain: impl FnOnce() -> Vec<NodeId>,
-        path: impl FnOnce(NodeId) -> Option<PathBuf>,
+        chain: impl FnOnce() -> Vec<DirectoryId>,
+        path: impl FnOnce(DirectoryId) -> Option<PathBuf>,
         job: Job,
     ) {
         if let Some((_, board)) = self.current() {
@@ -171,7 +203,7 @@ impl Guide {
     }
 
     /// Whether a file that is in memory may be read before a program asks for it. If so, that counts as opened.
-    pub(super) fn may_be_given(&self, inode: Inode) -> bool {
+    pub(crate) fn may_be_given(&self, inode: Inode) -> bool {
         let Some((_, board)) = self.current() else { return true };
         match (board.phase(), board.find(inode.dev, inode.ino)) {
             // Somebody may wait for it.
@@ -187,14 +219,14 @@ impl Guide {
         }
     }
 
-    fn begin(&self, chain: &[NodeId], missed: Missed, path: impl FnOnce(NodeId) -> Option<PathBuf>) -> bool {
+    fn begin(&self, chain: &[DirectoryId], missed: Missed, path: impl FnOnce(DirectoryId) -> Option<PathBuf>) -> bool {
         let found = lock(&self.shared.walks).missed(self.shared.began.elapsed(), chain, missed);
         let Some((root, path)) = found.and_then(|root| Some((root, path(root)?))) else { return false };
         self.send(Message::Begin(root, path));
         true
     }
 
-    fn current(&self) -> Option<(NodeId, Arc<Board>)> {
+    fn current(&self) -> Option<(DirectoryId, Arc<Board>)> {
         self.shared.current.read().map_or(None, |current| current.clone())
     }
 
@@ -210,7 +242,7 @@ impl Guide {
     }
 
     /// Ends the helper; whoever waits goes on. Tells what was done.
-    pub(super) fn finish(&self) -> Figures {
+    pub(crate) fn finish(&self) -> Figures {
         let _ = self.messages.send(Message::End);
         if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
@@ -220,7 +252,7 @@ impl Guide {
 }
 
 struct Running {
-    root: NodeId,
+    root: DirectoryId,
     ahead: Ahead,
 }
 
@@ -231,10 +263,11 @@ struct Worker {
     jobs: mpsc::Sender<Job>,
     limit: Option<u64>,
     order: Order,
+    reader: Reader,
     running: Option<Running>,
     parked: VecDeque<(Option<Inode>, bool, Job)>,
     /// Where the last walk found nothing to do, and when.
-    quiet: Option<(NodeId, Instant)>,
+    quiet: Option<(DirectoryId, Instant)>,
 }
 
 impl Worker {
@@ -262,7 +295,7 @@ impl Worker {
         self.shared.began.elapsed().saturating_sub(used)
     }
 
-    fn begin(&mut self, root: NodeId, path: PathBuf) {
+    fn begin(&mut self, root: DirectoryId, path: PathBuf) {
         let is_busy = self
             .running
             .as_ref()
@@ -275,13 +308,13 @@ impl Worker {
         let news = Mutex::new(self.news.clone());
         let news: News = Arc::new(move || drop(lock(&news).send(Message::News)));
         // Without a helper the program reads by itself.
-        let Ok(ahead) = Ahead::follow(&[path], self.limit, self.order, news) else { return };
+        let Ok(ahead) = Ahead::follow(&[path], self.limit, self.order, self.reader, news) else { return };
         self.shared.used_ms.store(self.shared.began.elapsed().as_millis() as u64, Ordering::Relaxed);
         self.set_current(Some((root, Arc::clone(ahead.board()))));
         self.running = Some(Running { root, ahead });
     }
 
-    fn set_current(&self, current: Option<(NodeId, Arc<Board>)>) {
+    fn set_current(&self, current: Option<(DirectoryId, Arc<Board>)>) {
         if let Ok(mut place) = self.shared.current.write() {
             *place = current;
         }

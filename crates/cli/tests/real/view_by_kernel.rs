@@ -1,0 +1,286 @@
+//! A tree that the kernel shows: as the source in all, helped wherever somebody walks over it, and in nobody's way.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use rustix::{io::Errno, process::Signal};
+
+use crate::{
+    image::{Fs, Image, mounts_below},
+    run::{finish, onesweep, output, root_test, run, text},
+    tree::{self, Rng, Varied},
+    view::{View, brought_in, inodes, place},
+};
+
+#[test]
+fn what_the_kernel_shows_is_the_source() {
+    root_test!();
+    for fs in Fs::MAIN {
+        let image = Image::new(fs, 300 << 20);
+        let (root, dir) = place(&image);
+        tree::varied(&root, fs, &Varied { files: 160, sparse: 40 << 20 }, 8);
+        crate::run::copy_program(Path::new("/usr/bin/id"), &root.join("id"));
+        fs::set_permissions(root.join("id"), fs::Permissions::from_mode(0o4755)).expect("a mode");
+        run(Command::new("mknod").arg(root.join("null")).args(["c", "1", "3"]));
+        fs::write(root.join("file"), "bytes").expect("a file");
+        let accessed = || fs::metadata(root.join("file")).expect("a file").atime_nsec();
+        let before = accessed();
+        let view = View::by_kernel(&root, &dir, &["--verbose"]);
+        assert!(inodes(&dir) == inodes(&root), "{}: inodes differ", fs.name());
+        assert!(tree::manifest(&dir) == tree::manifest(&root), "{}: entries differ", fs.name());
+        let device = |path: &Path| fs::metadata(path).expect("a directory").dev();
+        assert_eq!(device(&dir), device(&root));
+        assert_eq!((fs::read(dir.join("file")).expect("a file"), accessed()), (b"bytes".to_vec(), before));
+        let written = fs::write(dir.join("file"), "other").expect_err("it is only to be read");
+        assert_eq!(written.raw_os_error(), Some(Errno::ROFS.raw_os_error()));
+        let device = File::open(dir.join("null")).expect_err("a device");
+        assert_eq!(device.raw_os_error(), Some(Errno::ACCESS.raw_os_error()));
+        let mut as_nobody = Command::new("setpriv");
+        as_nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(dir.join("id")).arg("-u");
+        assert_eq!(text(&output(&mut as_nobody)), "65534\n");
+        // What changes in the source has changed.
+        fs::write(root.join("file"), "other bytes").expect("a file");
+        assert_eq!(fs::read(dir.join("file")).expect("a file"), b"other bytes");
+        view.signal(Signal::INT);
+        assert!(view.end(Some(0)).contains("by a mount of the same directory"));
+        assert!(fs::read_dir(&dir).expect("a folder").next().is_none());
+        let view = View::by_kernel(&root, &dir, &["--read-write"]);
+        fs::write(dir.join("new"), "through the view").expect("a file");
+        assert_eq!(fs::read(root.join("new")).expect("a file"), b"through the view");
+        drop(view);
+    }
+}
+
+/// Small files in directories one below the other, cold, and how many.
+fn cold_tree(image: &mut Image, root: &Path) -> usize {
+    let mut rng = Rng::new(21);
+    for number in 0..400_u64 {
+        let path = root.join(format!("d{}/e{}/f{number:03}", number % 7, number % 3));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, rng.bytes(3000 + number as usize * 40)).expect("a file");
+    }
+    tree::sync(root);
+    image.cold();
+    400
+}
+
+fn archive_of(root: &Path) -> Command {
+    let mut command = Command::new("tar");
+    command.args(["--format=gnu", "--sort=name", "-cf", "-", "-C"]).arg(root).arg(".");
+    command
+}
+
+/// Files that were brought in, and of how many openings the kernel asked.
+fn figures(said: &str) -> (usize, u64) {
+    let line = said.lines().find(|line| line.contains("brought in by")).unwrap_or_else(|| panic!("{said}"));
+    let asked = line.split("; ").find_map(|part| part.split_once(" opening").map(|(number, _)| number));
+    (brought_in(said.as_bytes()).0, asked.map_or(0, |asked| asked.parse().expect("a number")))
+}
+
+#[test]
+fn a_cold_walk_is_swept_ahead_of_and_a_warm_one_is_left_alone() {
+    root_test!(alone);
+    for fs in Fs::MAIN {
+        let mut image = Image::new(fs, 300 << 20);
+        let (root, dir) = place(&image);
+        let files = cold_tree(&mut image, &root);
+        let view = View::by_kernel(&root, &dir, &["--verbose"]);
+        let first = output(&mut archive_of(&dir));
+        view.signal(Signal::INT);
+        let said = view.end(Some(0));
+        // But for what is read before it is known to be a walk, and until that is told, which on a quick disk is much.
+        assert!(figures(&said).0 >= files / 3, "{}: {said}", fs.name());
+        assert!(first == output(&mut archive_of(&root)), "{}: another archive", fs.name());
+        let view = View::by_kernel(&root, &dir, &["--verbose"]);
+        assert!(first == output(&mut archive_of(&dir)), "{}: another archive", fs.name());
+        view.signal(Signal::INT);
+        let said = view.end(Some(0));
+        let (brought, asked) = figures(&said);
+        // Nobody is asked for what is in memory, but for a page or another that the kernel has taken meanwhile.
+        assert!(brought == 0 && asked < 200, "{}: {said}", fs.name());
+    }
+}
+
+/// Content that isn't in memory is brought in, though all metadata are; also where there is one directory alone.
+#[test]
+fn a_walk_over_what_lacks_content_alone_is_swept_ahead_of() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    let files = cold_tree(&mut image, &root);
+    let mut rng = Rng::new(22);
+    fs::create_dir(root.join("flat")).expect("a folder");
+    for number in 0..400 {
+        fs::write(root.join(format!("flat/{number}")), rng.bytes(9000)).expect("a file");
+    }
+    tree::sync(&root);
+    for folder in [root.join("flat"), root.clone()] {
+        image.cold();
+        run(Command::new("du").arg(&root).stdout(Stdio::null()));
+        let view = View::by_kernel(&folder, &dir, &["--verbose"]);
+        let archive = output(&mut archive_of(&dir));
+        view.signal(Signal::INT);
+        let said = view.end(Some(0));
+        // Others are read before the tree is known, for which nobody waits where metadata are in memory.
+        assert!(figures(&said).0 >= files / 2, "{}: {said}", folder.display());
+        assert!(archive == output(&mut archive_of(&folder)), "another archive");
+    }
+}
+
+fn killed(view: &mut View) {
+    let mut running = view.running.take().expect("it runs");
+    running.kill().expect("it is killed");
+    running.wait().expect("it ends");
+}
+
+#[test]
+fn a_killed_one_is_read_on_and_followed_by_another_one() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    let files = cold_tree(&mut image, &root);
+    for _ in 0..3 {
+        let mut view = View::by_kernel(&root, &dir, &["--limit", "1M"]);
+        // In the middle of it.
+        let mut reading = archive_of(&dir).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut archive = vec![0; 100_000];
+        reading.stdout.as_mut().expect("a pipe").read_exact(&mut archive).expect("bytes");
+        killed(&mut view);
+        reading.stdout.take().expect("a pipe").read_to_end(&mut archive).expect("bytes");
+        assert!(reading.wait().expect("it ends").success());
+        assert!(archive == output(&mut archive_of(&root)), "another archive");
+        assert_eq!((tree::manifest(&dir).len(), mounts_below(&dir).len()), (files + 29, 1));
+        // Not dropped: what was left there has to stay.
+        std::mem::forget(view);
+    }
+    let view = View::by_kernel(&root, &dir, &[]);
+    assert_eq!(mounts_below(&dir).len(), 1, "nothing lies below it");
+    for way in [&[][..], &["--fuse"]] {
+        let out = finish(onesweep(["view"]).args(way).args([&root, &dir]), 2);
+        assert!(text(&out.stderr).contains("another view is shown there"), "{}", text(&out.stderr));
+    }
+    drop(view);
+    // A mount of somebody else's is not taken away.
+    run(Command::new("mount").arg("--bind").arg(&root).arg(&dir));
+    let out = finish(onesweep(["view"]).args([&root, &dir]), 2);
+    assert!(text(&out.stderr).contains("it lies in the tree"), "{}", text(&out.stderr));
+    assert_eq!(mounts_below(&dir).len(), 1);
+    run(Command::new("umount").arg(&dir));
+}
+
+#[test]
+fn who_still_reads_it_at_its_end_reads_on() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let (root, dir) = place(&image);
+    fs::create_dir_all(root.join("below")).expect("a folder");
+    fs::write(root.join("below/file"), "bytes").expect("a file");
+    for _ in 0..5 {
+        let view = View::by_kernel(&root, &dir, &[]);
+        let mut used = File::open(dir.join("below/file")).expect("a file");
+        view.signal(Signal::TERM);
+        assert_eq!(view.end(Some(0)), "");
+        assert!(mounts_below(&dir).is_empty());
+        let mut bytes = String::new();
+        used.read_to_string(&mut bytes).expect("it is read");
+        assert_eq!(bytes, "bytes");
+    }
+    // Another one may unmount it.
+    let view = View::by_kernel(&root, &dir, &[]);
+    run(Command::new("umount").arg(&dir));
+    assert_eq!(view.end(Some(0)), "");
+    assert!(!Path::new("/run/onesweep-view").exists() || notes_of(&dir).is_empty(), "it has left a note");
+}
+
+/// What is noted of mounts at a place.
+fn notes_of(dir: &Path) -> Vec<PathBuf> {
+    let notes = fs::read_dir("/run/onesweep-view").into_iter().flatten().flatten().map(|entry| entry.path());
+    let place = dir.to_str().expect("text").to_owned();
+    notes.filter(|note| fs::read_to_string(note).is_ok_and(|text| text.ends_with(&place))).collect()
+}
+
+/// Who waits can be killed, and the others go on.
+#[test]
+fn who_waits_for_what_comes_can_be_killed() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    for turn in 0..6 {
+        cold_tree(&mut image, &root);
+        let view = View::by_kernel(&root, &dir, &["--limit", "1M"]);
+        let mut reading = archive_of(&dir).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut some = vec![0; 1 + turn * 30_000];
+        reading.stdout.as_mut().expect("a pipe").read_exact(&mut some).expect("bytes");
+        reading.kill().expect("it is killed");
+        reading.wait().expect("it ends");
+        assert!(output(&mut archive_of(&dir)) == output(&mut archive_of(&root)), "another archive");
+        view.signal(Signal::INT);
+        view.end(Some(0));
+    }
+}
+
+/// Has a lease on the file `$1` from before anybody reads it, tells so, and gives it back when it is asked, a moment later.
+const LEASE: &str = r#"
+import fcntl, os, signal, sys, time
+file = os.open(sys.argv[1], os.O_RDWR)
+def broken(number, frame):
+    time.sleep(0.3)
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    print("given back", flush=True)
+signal.signal(signal.SIGIO, broken)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+sys.stdin.read()
+"#;
+
+struct Lease(Child);
+
+impl Lease {
+    fn on(file: &Path) -> Self {
+        let mut command = Command::new("python3");
+        command.args(["-c", LEASE]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running = command.spawn().expect("it starts");
+        let mut line = [0; 5];
+        running.stdout.as_mut().expect("a pipe").read_exact(&mut line).expect("a line");
+        assert_eq!(&line, b"held\n");
+        Self(running)
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// As a server of files has one: it is waited for, and nobody is refused anything.
+#[test]
+fn a_file_on_which_somebody_has_a_lease_is_read() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    cold_tree(&mut image, &root);
+    let leased = root.join("d0/e0/leased");
+    let mut file = File::create(&leased).expect("a file");
+    file.write_all(&[7; 5000]).expect("bytes");
+    drop(file);
+    tree::sync(&root);
+    image.cold();
+    let _lease = Lease::on(&leased);
+    let view = View::by_kernel(&root, &dir, &["--verbose"]);
+    // Not tar, which waits for no lease, without a view either.
+    let read = |root: &Path| {
+        let mut all = Command::new("sh");
+        output(all.args(["-c", "find . -type f | sort | xargs cat"]).current_dir(root))
+    };
+    let shown = read(&dir);
+    view.signal(Signal::INT);
+    let said = view.end(Some(0));
+    assert!(figures(&said).1 > 0 && shown == read(&root), "other bytes: {said}");
+}

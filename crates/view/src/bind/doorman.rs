@@ -1,0 +1,251 @@
+//! Answers the kernel: who opens something goes on at once, or when what he opens is in memory.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use onesweep_sys::{
+    awake::Awake,
+    files::{EntryType, Stat, statx_fd},
+    mounting,
+    permission::{Event, HelpersGate, Opening},
+    ready::{self, Bell},
+};
+
+use super::{
+    attention::Attention,
+    lookout::{Lookout, Mount},
+    probe::{self, Missing},
+    routes::{Route, Routes},
+};
+use crate::{
+    ahead::{Figures, Reader},
+    guide::{DirectoryId, Guide, Inode, Job},
+    lock,
+    order::Order,
+};
+
+/// How long nobody listens after directories were opened: to wake somebody takes a program longer than to open one. A program that had
+/// to wait for a disk meanwhile has opened one at most.
+const PAUSE: Duration = Duration::from_millis(4);
+
+pub(super) struct Doorman {
+    gate: HelpersGate,
+    /// The tree, by a mount of which nobody asks.
+    own: OwnedFd,
+    source: PathBuf,
+    routes: Routes,
+    lookout: Mutex<Lookout>,
+    guide: Guide,
+    attention: Mutex<Attention>,
+    /// Rung when the kernel begins to ask, and when all is to end.
+    bell_of_questions: Bell,
+    is_over: AtomicBool,
+    awake: Option<Awake>,
+    asked: AtomicU64,
+}
+
+impl Doorman {
+    /// One for the tree `source`, of which `own` is a mount of its own. `shown`, another one, is about to be shown at `dir`.
+    pub(super) fn new(
+        own: OwnedFd,
+        source: &Path,
+        (shown, dir): (BorrowedFd<'_>, &Path),
+        limit: Option<u64>,
+        awake: Option<Awake>,
+    ) -> io::Result<Self> {
+        let gate = HelpersGate::new()?;
+        gate.be_silent(own.as_fd(), true)?;
+        gate.leave_mount_out(own.as_fd())?;
+        gate.watch_mount(shown)?;
+        gate.watch_file_system(own.as_fd())?;
+        let lookout = Lookout::new(own.as_fd(), mounting::mount_id(shown)?)?;
+        Ok(Self {
+            gate,
+            own,
+            source: source.to_owned(),
+            routes: Routes::new(dir),
+            lookout: Mutex::new(lookout),
+            guide: Guide::start(limit, Order::Source, Reader::Itself)?,
+            attention: Mutex::default(),
+            bell_of_questions: Bell::new()?,
+            is_over: AtomicBool::new(false),
+            awake,
+            asked: AtomicU64::new(0),
+        })
+    }
+
+    /// Listens to the kernel until the bell is rung.
+    pub(super) fn listen(&self, bell: &Bell) {
+        while !matches!(self.gate.wait(bell), Ok(true)) {
+            let mut opened = Vec::new();
+            // What can't be asked, the kernel has answered; the next question is another one.
+            while !matches!(self.gate.take(|event| self.takes(event, &mut opened)), Ok(0)) {}
+            let is_slow = opened.len() == 1;
+            opened.iter().for_each(|file| self.was_opened(file, is_slow));
+            drop(opened);
+            if !self.asks() && matches!(ready::wait_for_bell(bell, Some(PAUSE)), Ok(true)) {
+                bell.ring();
+                return;
+            }
+        }
+    }
+
+    /// The same beside somebody who does, while the kernel asks: who listens may have to wait for a lease on a file.
+    pub(super) fn listen_to_questions(&self, bell: &Bell) {
+        loop {
+            let _ = ready::wait_for_bell(&self.bell_of_questions, None);
+            while self.asks() {
+                if matches!(self.gate.wait(bell), Ok(true)) {
+                    return;
+                }
+                let mut opened = Vec::new();
+                let _ = self.gate.take(|event| self.takes(event, &mut opened));
+                opened.iter().for_each(|file| self.was_opened(file, false));
+            }
+            if self.is_over.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+
+    fn takes(&self, event: Event, opened: &mut Vec<File>) {
+        match event {
+            Event::Asked(opening) => self.opens(opening),
+            Event::Opened(file) => opened.push(file),
+        }
+    }
+
+    fn asks(&self) -> bool {
+        lock(&self.attention).asks()
+    }
+
+    fn opens(&self, opening: Opening) {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if let Some(awake) = &self.awake {
+            awake.asked();
+        }
+        let route = self.route(opening.file().as_fd());
+        // Dropped, it is allowed.
+        let (Some(route), Ok(stat)) = (route, statx_fd(opening.file().as_fd())) else { return };
+        match stat.file_type() {
+            EntryType::Dir => self.opens_directory(opening, &route),
+            EntryType::File => self.opens_file(opening, &stat, &route),
+            _ => {}
+        }
+    }
+
+    fn route(&self, open: BorrowedFd<'_>) -> Option<Route> {
+        let path = fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd()));
+        path.ok().and_then(|path| self.routes.to(&path))
+    }
+
+    fn opens_directory(&self, opening: Opening, route: &Route) {
+        let chain = route.chain();
+        self.guide.passes(&chain);
+        let go_on: Job = Box::new(move || drop(opening));
+        if self.guide.helps() {
+            return self.guide.before_listing(|| chain, go_on);
+        }
+        match self.missing(route) {
+            Some(Missing::Entries) => self.guide.before_missed(&chain, |top| self.path_of(route, top), go_on),
+            Some(Missing::Content) => go_on(),
+            None => {
+                self.attend(Attention::found);
+                go_on();
+            }
+        }
+    }
+
+    fn opens_file(&self, opening: Opening, stat: &Stat, route: &Route) {
+        let is_cached = probe::is_cached(opening.file().as_fd(), stat.size);
+        if !self.guide.helps() {
+            self.attend(if is_cached { Attention::found } else { Attention::missed });
+        }
+        let inode = Inode { dev: stat.dev, ino: stat.ino };
+        let above = route.above();
+        let chain = || above.as_ref().map_or_else(Vec::new, Route::chain);
+        let go_on: Job = Box::new(move || drop(opening));
+        self.guide.before_reading(inode, || is_cached, chain, |top| self.path_of(route, top), go_on);
+    }
+
+    /// A directory was opened. `is_slow` tells that no other one was at that time.
+    fn was_opened(&self, opened: &File, is_slow: bool) {
+        let mount = lock(&self.lookout).sees(opened);
+        match mount {
+            Ok(Mount::Showing) => {}
+            Ok(Mount::New(place)) => {
+                self.routes.add(&place);
+                let _ = self.gate.watch_mount(opened.as_fd());
+            }
+            // From now on it costs nobody anything.
+            Ok(Mount::Other) => return drop(self.gate.leave_mount_out(opened.as_fd())),
+            Err(_) => return,
+        }
+        let looks = {
+            let mut attention = lock(&self.attention);
+            // Whoever is asked for it has seen it.
+            if attention.asks() {
+                return;
+            }
+            attention.looks(is_slow)
+        };
+        let Some(route) = self.route(opened.as_fd()) else { return };
+        let chain = route.chain();
+        self.guide.passes(&chain);
+        if !looks {
+            return;
+        }
+        match self.missing(&route) {
+            Some(Missing::Entries) => self.guide.listed_from_disk(&chain, |top| self.path_of(&route, top)),
+            Some(Missing::Content) => {}
+            None => self.attend(Attention::found_beside),
+        }
+    }
+
+    fn missing(&self, route: &Route) -> Option<Missing> {
+        let missing = probe::missing(self.own.as_fd(), route).ok()?;
+        if missing.is_some() {
+            self.attend(Attention::missed);
+        }
+        missing
+    }
+
+    /// Has the kernel ask or not, as what has happened wants it.
+    fn attend(&self, happened: impl FnOnce(&mut Attention)) {
+        let mut attention = lock(&self.attention);
+        let before = attention.asks();
+        happened(&mut attention);
+        if attention.asks() != before {
+            let _ = self.gate.be_silent(self.own.as_fd(), before);
+            if !before {
+                self.bell_of_questions.ring();
+            }
+        }
+    }
+
+    fn path_of(&self, route: &Route, directory: DirectoryId) -> Option<PathBuf> {
+        route.of(directory).map(|path| match path.as_os_str().is_empty() {
+            // Without a slash behind it.
+            true => self.source.clone(),
+            false => self.source.join(path),
+        })
+    }
+
+    /// Lets all go on, now and, once this is dropped, those of whom nobody has heard yet. Rings the bell, and tells what was done.
+    pub(super) fn finish(&self, bell: &Bell) -> Figures {
+        let _ = self.gate.leave();
+        self.is_over.store(true, Ordering::SeqCst);
+        bell.ring();
+        self.bell_of_questions.ring();
+        Figures { asked: self.asked.load(Ordering::Relaxed), ..self.guide.finish() }
+    }
+}

@@ -1,0 +1,94 @@
+//! Which mounts show the tree: the shown one, and those that are made of it, as for containers.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use onesweep_layout::mounts::MountTable;
+use onesweep_sys::{
+    files::{open_handle_at, statx_fd},
+    mounting,
+};
+
+/// Directories above one another, at most.
+const DEPTH_MAX: usize = 4096;
+
+/// What is known of the mounts of a file system.
+#[derive(Debug)]
+pub(super) struct Lookout {
+    /// The top of the tree.
+    top: (u64, u64),
+    /// Mounts that were there before.
+    former: HashSet<u64>,
+    /// Those that show the tree.
+    showing: HashSet<u64>,
+}
+
+/// What a mount is, by something that was opened through it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Mount {
+    /// It shows the tree, as is known.
+    Showing,
+    /// It shows the tree, and its top is that for the kernel.
+    New(PathBuf),
+    /// It is none of ours.
+    Other,
+}
+
+impl Lookout {
+    /// `tree` is the top of the tree, and `shown` the mount by which it is to be shown.
+    pub(super) fn new(tree: BorrowedFd<'_>, shown: u64) -> io::Result<Self> {
+        let former = MountTable::read()?.iter().map(|mount| mount.id).collect();
+        Ok(Self { top: identity(tree)?, former, showing: HashSet::from([shown]) })
+    }
+
+    /// Looks at each mount once.
+    pub(super) fn sees(&mut self, opened: &File) -> io::Result<Mount> {
+        let mount = mounting::mount_id(opened.as_fd())?;
+        if self.showing.contains(&mount) {
+            return Ok(Mount::Showing);
+        }
+        if self.former.contains(&mount) {
+            return Ok(Mount::Other);
+        }
+        Ok(match self.top_of(mount, opened)? {
+            Some(place) => {
+                self.showing.insert(mount);
+                Mount::New(place)
+            }
+            None => Mount::Other,
+        })
+    }
+
+    /// The name of a mount's top, as the kernel names what is below it, if that is the top of the tree.
+    fn top_of(&self, mount: u64, opened: &File) -> io::Result<Option<PathBuf>> {
+        let mut place = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))?;
+        let mut at: OwnedFd = opened.as_fd().try_clone_to_owned()?;
+        if !opened.metadata()?.is_dir() {
+            // It has no way up; another one will.
+            return Ok(None);
+        }
+        for _ in 0..DEPTH_MAX {
+            let above = open_handle_at(at.as_fd(), Path::new(".."))?;
+            let here = identity(at.as_fd())?;
+            if mounting::mount_id(above.as_fd())? != mount || identity(above.as_fd())? == here {
+                return Ok((here == self.top).then_some(place));
+            }
+            at = above;
+            if !place.pop() {
+                return Ok(None);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What a directory is, whatever it is called: its device and number.
+fn identity(directory: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    let stat = statx_fd(directory)?;
+    Ok((stat.dev, stat.ino))
+}
