@@ -263,7 +263,7 @@ fn walks_over_a_view_are_swept() {
         (&by_fuse[..], None, 1..=1),
         (&by_fuse[..], Some(bytes / 5), 5..=9),
         (&[], None, 1..=1),
-        (&[], Some(bytes / 5), 5..=9),
+        (&[], Some(bytes / 5), 3..=9),
     ] {
         fs::create_dir_all(&dir).expect("a place");
         image.cold();
@@ -275,7 +275,8 @@ fn walks_over_a_view_are_swept() {
         let out = finish(command.args([&root, &dir]).arg("--").args(archive(&dir)), 0);
         assert!(out.stdout == alone, "the archive is another one");
         let (brought, swept) = brought_in(&out.stderr);
-        assert!(brought >= files.len() - 1 && sweeps.contains(&swept), "{}", text(&out.stderr));
+        assert!(brought >= at_least(way, files.len() - 1), "{way:?}: {}", text(&out.stderr));
+        assert!(sweeps.contains(&swept), "{way:?}: {}", text(&out.stderr));
         let cached: u64 = pages(&files).values().sum::<u64>() * 4096;
         match limit {
             Some(limit) => assert!(cached <= limit + limit / 4, "{cached} bytes of {limit} are in memory"),
@@ -353,7 +354,7 @@ fn static_programs_are_swept_ahead_of() {
         assert_eq!(text(&out.stdout), format!("{bytes}\n"));
         let (brought, sweeps) = brought_in(&out.stderr);
         // A file is read before the walk is one.
-        assert!(brought >= 119 && sweeps == 1, "{way:?}: {}", text(&out.stderr));
+        assert!(brought >= at_least(way, 119) && sweeps == 1, "{way:?}: {}", text(&out.stderr));
     }
 }
 
@@ -368,11 +369,14 @@ fn a_view_reaches_into_containers() {
     cold_tree(&mut image, &root);
     for way in WAYS {
         image.cold();
-        reaches_into_a_container(View::by(way, &root, &dir, &["--verbose"]), &root, &dir, &data);
+        let said = said_of_a_container(View::by(way, &root, &dir, &["--verbose"]), &root, &dir, &data);
+        let (brought, sweeps) = brought_in(said.as_bytes());
+        assert!(brought >= at_least(way, 119) && sweeps == 1, "{way:?}: {said}");
     }
 }
 
-fn reaches_into_a_container(view: View, root: &Path, dir: &Path, data: &Path) {
+/// What a view says at its end, over which tar has walked in a container.
+fn said_of_a_container(view: View, root: &Path, dir: &Path, data: &Path) -> String {
     let script = "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\" && shift && \
         tar --format=gnu --sort=name -cf - -C \"$1\" . && ! touch \"$1\"/new 2> /dev/null";
     let mut contained = Command::new("unshare");
@@ -382,9 +386,13 @@ fn reaches_into_a_container(view: View, root: &Path, dir: &Path, data: &Path) {
     plain.args(["--format=gnu", "--sort=name", "-cf", "-", "-C"]).arg(root).arg(".");
     assert!(archive == output(&mut plain), "the archive is another one");
     view.signal(rustix::process::Signal::INT);
-    let said = view.end(Some(0));
-    let (brought, sweeps) = brought_in(said.as_bytes());
-    assert!(brought >= 119 && sweeps == 1, "{said}");
+    view.end(Some(0))
+}
+
+/// Of files that are to be brought in, how many are at least. Where the kernel shows the tree, nobody is held up before it is told that something isn't in
+/// memory, and on the machine's own disk many files are read until then.
+pub(crate) fn at_least(way: &[&str], by_fuse: usize) -> usize {
+    if way.is_empty() { by_fuse / 3 } else { by_fuse }
 }
 
 /// Files and sweeps, as `--verbose` tells them.
