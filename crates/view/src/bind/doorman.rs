@@ -15,7 +15,6 @@ use std::{
 use onesweep_sys::{
     awake::Awake,
     files::{EntryType, Stat, statx_fd},
-    mounting,
     permission::{Event, HelpersGate, Opening},
     ready::{self, Bell},
 };
@@ -67,7 +66,7 @@ impl Doorman {
         gate.leave_mount_out(own.as_fd())?;
         gate.watch_mount(shown)?;
         gate.watch_file_system(own.as_fd())?;
-        let lookout = Lookout::new(own.as_fd(), mounting::mount_id(shown)?)?;
+        let lookout = Lookout::new(own.as_fd(), shown)?;
         Ok(Self {
             gate,
             own,

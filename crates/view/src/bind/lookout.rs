@@ -22,8 +22,10 @@ const DEPTH_MAX: usize = 4096;
 pub(super) struct Lookout {
     /// The top of the tree.
     top: (u64, u64),
-    /// Mounts that were there before.
-    former: HashSet<u64>,
+    /// The number of the mount by which it is shown. Where numbers are given once, those of mounts that were there before are lower.
+    first: u64,
+    /// Mounts that were there before, where the kernel gives numbers again (before Linux 6.8).
+    former: Option<HashSet<u64>>,
     /// Those that show the tree.
     showing: HashSet<u64>,
 }
@@ -40,19 +42,23 @@ pub(super) enum Mount {
 }
 
 impl Lookout {
-    /// `tree` is the top of the tree, and `shown` the mount by which it is to be shown.
-    pub(super) fn new(tree: BorrowedFd<'_>, shown: u64) -> io::Result<Self> {
-        let former = MountTable::read()?.iter().map(|mount| mount.id).collect();
-        Ok(Self { top: identity(tree)?, former, showing: HashSet::from([shown]) })
+    /// `tree` is the top of the tree, and `shown` that of the mount by which it is to be shown.
+    pub(super) fn new(tree: BorrowedFd<'_>, shown: BorrowedFd<'_>) -> io::Result<Self> {
+        let former = match mounting::unique_mount_id(shown)? {
+            Some(_) => None,
+            None => Some(MountTable::read()?.iter().map(|mount| mount.id).collect()),
+        };
+        let first = number(shown)?;
+        Ok(Self { top: identity(tree)?, first, former, showing: HashSet::from([first]) })
     }
 
     /// Looks at each mount once.
     pub(super) fn sees(&mut self, opened: &File) -> io::Result<Mount> {
-        let mount = mounting::mount_id(opened.as_fd())?;
+        let mount = number(opened.as_fd())?;
         if self.showing.contains(&mount) {
             return Ok(Mount::Showing);
         }
-        if self.former.contains(&mount) {
+        if self.former.as_ref().map_or(mount < self.first, |former| former.contains(&mount)) {
             return Ok(Mount::Other);
         }
         Ok(match self.top_of(mount, opened)? {
@@ -75,7 +81,7 @@ impl Lookout {
         for _ in 0..DEPTH_MAX {
             let above = open_handle_at(at.as_fd(), Path::new(".."))?;
             let here = identity(at.as_fd())?;
-            if mounting::mount_id(above.as_fd())? != mount || identity(above.as_fd())? == here {
+            if number(above.as_fd())? != mount || identity(above.as_fd())? == here {
                 return Ok((here == self.top).then_some(place));
             }
             at = above;
@@ -85,6 +91,11 @@ impl Lookout {
         }
         Ok(None)
     }
+}
+
+/// The number of the mount through which something was opened, such that it is given once where the kernel has such numbers.
+fn number(open: BorrowedFd<'_>) -> io::Result<u64> {
+    mounting::unique_mount_id(open)?.map_or_else(|| mounting::mount_id(open), Ok)
 }
 
 /// What a directory is, whatever it is called: its device and number.

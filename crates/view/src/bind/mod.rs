@@ -121,7 +121,8 @@ impl Bound {
     pub fn is_over(&self) -> bool {
         let mut is_gone = lock(&self.is_gone);
         if !*is_gone && self.watch.has_changed() {
-            *is_gone = MountTable::read().is_ok_and(|mounts| mounts.by_id(self.mount).is_none());
+            let is_there = |mounts: MountTable| mounts.by_id(self.mount).is_some_and(|it| it.mount_point == self.dir);
+            *is_gone = MountTable::read().is_ok_and(|mounts| !is_there(mounts));
         }
         *is_gone
     }
