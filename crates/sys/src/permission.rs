@@ -87,12 +87,18 @@ impl Gate {
         self.mark(MARK_FLUSH | MARK_FILESYSTEM, 0, self.group.as_fd())
     }
 
-    /// Marks a directory, or what it lies on; it may be open as a mere handle (`O_PATH`).
-    fn mark(&self, flags: u32, mask: u64, directory: BorrowedFd<'_>) -> io::Result<()> {
-        let (group, directory) = (self.group.as_raw_fd(), directory.as_raw_fd());
-        // SAFETY: a text that ends with a zero.
-        let status = unsafe { libc::fanotify_mark(group, flags, mask, directory, c".".as_ptr()) };
-        if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    /// Marks what something lies on. A directory may be open as a mere handle (`O_PATH`), to which no mark goes itself.
+    fn mark(&self, flags: u32, mask: u64, inside: BorrowedFd<'_>) -> io::Result<()> {
+        let (group, inside) = (self.group.as_raw_fd(), inside.as_raw_fd());
+        let mark = |path: *const libc::c_char| {
+            // SAFETY: a text that ends with a zero, or none.
+            let status = unsafe { libc::fanotify_mark(group, flags, mask, inside, path) };
+            if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        };
+        match mark(c".".as_ptr()) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOTDIR) => mark(std::ptr::null()),
+            marked => marked,
+        }
     }
 
     /// Waits for questions, and takes up to eight. Several threads may.
@@ -422,7 +428,7 @@ mod tests {
             look(&other);
             // A file of a mount of which nobody has said anything.
             assert_eq!(taken(&gate, &xfs.root), [told("shown"), told("other"), told("other/file")]);
-            gate.leave_mount_out(File::open(&other).unwrap().as_fd()).unwrap();
+            gate.leave_mount_out(File::open(other.join("file")).unwrap().as_fd()).unwrap();
             taken(&gate, &xfs.root);
             look(&other);
             assert_eq!(taken(&gate, &xfs.root), []);

@@ -367,6 +367,8 @@ fn a_view_reaches_into_containers() {
     let data = image.beside("data");
     fs::create_dir_all(&data).expect("a folder");
     cold_tree(&mut image, &root);
+    fs::write(root.join("by its name"), "bytes").expect("a file");
+    tree::sync(&root);
     for way in WAYS {
         image.cold();
         let said = said_of_a_container(View::by(way, &root, &dir, &["--verbose"]), &root, &dir, &data);
@@ -378,7 +380,7 @@ fn a_view_reaches_into_containers() {
 /// What a view says at its end, over which tar has walked in a container.
 fn said_of_a_container(view: View, root: &Path, dir: &Path, data: &Path) -> String {
     let script = "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\" && shift && \
-        tar --format=gnu --sort=name -cf - -C \"$1\" . && ! touch \"$1\"/new 2> /dev/null";
+        cat \"$1/by its name\" > /dev/null && tar --format=gnu --sort=name -cf - -C \"$1\" . && ! touch \"$1\"/new 2> /dev/null";
     let mut contained = Command::new("unshare");
     contained.args(["--mount", "--propagation", "private", "sh", "-ec", script, "sh"]).args([dir, data]);
     let archive = output(&mut contained);

@@ -176,7 +176,7 @@ impl Doorman {
         self.guide.before_reading(inode, || is_cached, chain, |top| self.path_of(route, top), go_on);
     }
 
-    /// A directory was opened. `is_slow` tells that no other one was at that time.
+    /// A directory was opened, or a file through a mount of which nothing is known. `is_slow` tells that no other one was at that time.
     fn was_opened(&self, opened: &File, is_slow: bool) {
         let mount = lock(&self.lookout).sees(opened);
         match mount {
@@ -187,7 +187,7 @@ impl Doorman {
             }
             // From now on it costs nobody anything.
             Ok(Mount::Other) => return drop(self.gate.leave_mount_out(opened.as_fd())),
-            Err(_) => return,
+            Ok(Mount::Unknown) | Err(_) => return,
         }
         let looks = {
             let mut attention = lock(&self.attention);

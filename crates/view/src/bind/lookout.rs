@@ -39,6 +39,8 @@ pub(super) enum Mount {
     New(PathBuf),
     /// It is none of ours.
     Other,
+    /// A file tells nothing of it, which has no way up to its top; a directory will.
+    Unknown,
 }
 
 impl Lookout {
@@ -52,7 +54,7 @@ impl Lookout {
         Ok(Self { top: identity(tree)?, first, former, showing: HashSet::from([first]) })
     }
 
-    /// Looks at each mount once.
+    /// Looks at each mount once, by the first directory that is opened through it.
     pub(super) fn sees(&mut self, opened: &File) -> io::Result<Mount> {
         let mount = number(opened.as_fd())?;
         if self.showing.contains(&mount) {
@@ -60,6 +62,9 @@ impl Lookout {
         }
         if self.former.as_ref().map_or(mount < self.first, |former| former.contains(&mount)) {
             return Ok(Mount::Other);
+        }
+        if !opened.metadata()?.is_dir() {
+            return Ok(Mount::Unknown);
         }
         Ok(match self.top_of(mount, opened)? {
             Some(place) => {
@@ -74,10 +79,6 @@ impl Lookout {
     fn top_of(&self, mount: u64, opened: &File) -> io::Result<Option<PathBuf>> {
         let mut place = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))?;
         let mut at: OwnedFd = opened.as_fd().try_clone_to_owned()?;
-        if !opened.metadata()?.is_dir() {
-            // It has no way up; another one will.
-            return Ok(None);
-        }
         for _ in 0..DEPTH_MAX {
             let above = open_handle_at(at.as_fd(), Path::new(".."))?;
             let here = identity(at.as_fd())?;
