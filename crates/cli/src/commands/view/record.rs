@@ -44,7 +44,11 @@ pub(super) enum Former {
 impl Record {
     /// Notes that this process shows a tree at `place` by the mount of that number.
     pub(super) fn new(place: &Path, mount: u64) -> io::Result<Self> {
-        Self::below(Path::new(FOLDER), place, mount)
+        let folder = Path::new(FOLDER);
+        if let Ok(mounts) = MountTable::read() {
+            forget_those_that_are_gone(folder, |mount| mounts.by_id(mount).is_some());
+        }
+        Self::below(folder, place, mount)
     }
 
     fn below(folder: &Path, place: &Path, mount: u64) -> io::Result<Self> {
@@ -53,7 +57,7 @@ impl Record {
             _ => {}
         }
         let path = folder.join(mount.to_string());
-        // One of a mount that is gone.
+        // One of a mount that is gone, whose number this one has.
         let _ = fs::remove_file(&path);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         file.try_lock()?;
@@ -65,6 +69,17 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes what is noted of mounts that aren't there any more, by views that were killed.
+fn forget_those_that_are_gone(folder: &Path, is_there: impl Fn(u64) -> bool) {
+    for note in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let mount = note.file_name().to_str().and_then(|name| name.parse().ok());
+        let is_gone = mount.is_some_and(|mount| !is_there(mount));
+        if is_gone && File::open(note.path()).is_ok_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(note.path());
+        }
     }
 }
 
@@ -126,6 +141,11 @@ mod tests {
         fs::rename(&place, folder.path().join("former")).unwrap();
         fs::create_dir(&place).unwrap();
         assert_eq!(is(7), Former::Another, "something else is there by now");
-        Record::below(&records, &place, 7).unwrap();
+        let _served = Record::below(&records, &place, 8).unwrap();
+        forget_those_that_are_gone(&records, |mount| mount == 7);
+        let left = || fs::read_dir(&records).unwrap().count();
+        assert_eq!(left(), 2, "one is there, and the other is served");
+        forget_those_that_are_gone(&records, |_| false);
+        assert_eq!((left(), is(8)), (1, Former::Served));
     }
 }
