@@ -233,6 +233,7 @@ const LEASE: &str = r#"
 import fcntl, os, signal, sys, time
 file = os.open(sys.argv[1], os.O_RDWR)
 def broken(number, frame):
+    # As a server does that has to ask a client first: who opens the file meanwhile waits.
     time.sleep(0.3)
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     print("given back", flush=True)
