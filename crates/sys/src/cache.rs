@@ -34,6 +34,13 @@ pub struct Residency {
     pub recently_evicted: Option<u64>,
 }
 
+impl Residency {
+    /// Whether a file of so many bytes is in the cache as a whole, where all of it was asked for.
+    pub fn has_all_of(&self, bytes: u64) -> bool {
+        self.cached >= bytes.div_ceil(crate::memory::page_bytes())
+    }
+}
+
 /// `struct cachestat_range`.
 #[repr(C)]
 struct CachestatRange {

@@ -83,7 +83,6 @@ impl Gate {
 
     /// From now on nothing is asked any more; what was is still to be answered.
     pub fn leave(&self) -> io::Result<()> {
-        self.mark(MARK_FLUSH | MARK_MOUNT, 0, self.group.as_fd())?;
         self.mark(MARK_FLUSH | MARK_FILESYSTEM, 0, self.group.as_fd())
     }
 

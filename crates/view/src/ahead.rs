@@ -249,7 +249,7 @@ fn is_in_memory(tree: &Tree) -> bool {
         let bytes = tree.files[file as usize].bytes;
         let open = open_file_untouched(tree.path(file).as_path());
         let residency = open.and_then(|open| cache::residency(open.as_fd(), 0, bytes));
-        residency.is_ok_and(|residency| residency.cached >= bytes.div_ceil(page_bytes()))
+        residency.is_ok_and(|residency| residency.has_all_of(bytes))
     })
 }
 

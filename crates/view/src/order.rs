@@ -10,7 +10,6 @@ use onesweep_sys::{
     cache,
     fiemap::{self, FIEMAP_EXTENT_UNKNOWN, FiemapBuffer},
     files::{DirReader, EntryType, open_file_at, statx_fd},
-    memory::page_bytes,
 };
 
 /// How the entries of a directory follow each other.
@@ -81,7 +80,7 @@ fn are_in_memory(directory: BorrowedFd<'_>, entries: &[Listed]) -> bool {
         let is_cached = || -> io::Result<bool> {
             let file = open_file_at(directory, entry.name.as_c_str())?;
             let bytes = statx_fd(file.as_fd())?.size;
-            Ok(cache::residency(file.as_fd(), 0, bytes)?.cached >= bytes.div_ceil(page_bytes()))
+            Ok(cache::residency(file.as_fd(), 0, bytes)?.has_all_of(bytes))
         };
         is_cached().unwrap_or(false)
     })

@@ -7,6 +7,9 @@
 /// Openings in a row of what was in memory, after which nobody is asked any more.
 const IN_MEMORY: u32 = 64;
 
+/// From when on so many are left out between two, nobody listens all the time.
+const APART_SURE: u32 = 4;
+
 /// Of directories that are opened in quick succession one in so many is looked at, where all before were in memory.
 const APART_MAX: u32 = 16;
 
@@ -46,6 +49,11 @@ impl Attention {
         let looks = self.left == 0 || is_slow;
         self.left = if looks { self.apart.saturating_sub(1) } else { self.left - 1 };
         looks
+    }
+
+    /// Whether so many directories were in memory that a moment may pass before the next one is heard of.
+    pub(super) fn is_sure(&self) -> bool {
+        !self.asks && self.apart >= APART_SURE
     }
 
     /// It was in memory, and what was looked at in it as well.
@@ -88,8 +96,10 @@ mod tests {
         };
         let looked: Vec<usize> = (0..60).filter(|_| looks(&mut attention, false)).collect();
         assert_eq!(looked, [0, 1, 2, 4, 8, 16, 32, 48]);
+        assert!(attention.is_sure() && !Attention::default().is_sure());
         assert!(looks(&mut attention, true));
         attention.missed();
         assert!(attention.looks(false) && attention.looks(false), "each one");
+        assert!(!attention.is_sure());
     }
 }

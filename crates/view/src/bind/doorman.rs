@@ -32,7 +32,7 @@ use crate::{
     order::Order,
 };
 
-/// How long nobody listens after directories were opened: to wake somebody takes a program longer than to open one. A program that had
+/// How long nobody listens after directories were opened, where many before were in memory: to wake somebody takes a program longer than to open one. A program that had
 /// to wait for a disk meanwhile has opened one at most.
 const PAUSE: Duration = Duration::from_millis(4);
 
@@ -91,7 +91,7 @@ impl Doorman {
             let is_slow = opened.len() == 1;
             opened.iter().for_each(|file| self.was_opened(file, is_slow));
             drop(opened);
-            if !self.asks() && matches!(ready::wait_for_bell(bell, Some(PAUSE)), Ok(true)) {
+            if lock(&self.attention).is_sure() && matches!(ready::wait_for_bell(bell, Some(PAUSE)), Ok(true)) {
                 bell.ring();
                 return;
             }

@@ -56,7 +56,8 @@ pub struct BindSettings {
     pub awake: bool,
 }
 
-/// A tree that is shown. Dropped, the mount stays, and nobody is helped any more.
+/// A tree that is shown. Dropped, it stays so, and who walks over it is helped, until the process ends; the mount stays behind. [`Bound::unmount`] takes it
+/// away, [`Bound::finish`] ends the help.
 pub struct Bound {
     dir: PathBuf,
     mount: u64,

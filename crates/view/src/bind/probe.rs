@@ -8,7 +8,6 @@ use std::{
 use onesweep_sys::{
     cache,
     files::{DirReader, EntryType, open_dir_handle_beneath, open_file_at, reopen, statx_at},
-    memory::page_bytes,
     usage::waits,
 };
 
@@ -64,5 +63,5 @@ pub(super) fn missing(tree: BorrowedFd<'_>, route: &Route) -> io::Result<Option<
 
 /// Whether all of a file is in memory. Where that can't be asked, nothing is known to be missing.
 pub(super) fn is_cached(file: BorrowedFd<'_>, bytes: u64) -> bool {
-    cache::residency(file, 0, bytes).map_or(true, |found| found.cached >= bytes.div_ceil(page_bytes()))
+    cache::residency(file, 0, bytes).map_or(true, |found| found.has_all_of(bytes))
 }

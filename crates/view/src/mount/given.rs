@@ -14,7 +14,6 @@ use fuser::{INodeNo, Notifier};
 use onesweep_sys::{
     cache,
     files::{EntryType, open_file_at, read_at},
-    memory::page_bytes,
     usage::blocks_read,
 };
 
@@ -172,7 +171,7 @@ impl Shown {
             nodes.known(inode, &birth).and_then(|id| nodes.life(id))
         };
         let Some(node) = node else { return Ok(None) };
-        if cache::residency(file.as_fd(), 0, stat.size)?.cached < stat.size.div_ceil(page_bytes()) {
+        if !cache::residency(file.as_fd(), 0, stat.size)?.has_all_of(stat.size) {
             return Ok(None);
         }
         let bytes = stat.size as usize;

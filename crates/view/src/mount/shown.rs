@@ -21,7 +21,6 @@ use fuser::{
 use onesweep_sys::{
     acting, cache,
     files::{EntryType, Stat, change_size, dev_numbers, open_again_with, seek_data, seek_hole, statx_fd},
-    memory::page_bytes,
     usage::blocks_read,
 };
 
@@ -408,7 +407,7 @@ impl Shown {
         let is_cached = || {
             let found = cache::residency(file.as_fd(), 0, stat.size);
             // Where that can't be asked, nothing is known to be missing.
-            found.map_or(true, |found| found.cached >= stat.size.div_ceil(page_bytes()))
+            found.map_or(true, |found| found.has_all_of(stat.size))
         };
         let chain = || {
             let nodes = self.source.nodes();
