@@ -232,15 +232,18 @@ fn no_other_byte_is_moved(kind: &Kind, treatment: u8) {
     let between = Between::new(&server);
     let raced = Raced::start(&place, &image, &between.address, &["--policy", "quiet-disk"]);
     wait_until("the server is not reached", || of_servers(&place, "server_usable") == [1]);
+    // Before it is spoilt: whoever reads meanwhile may be the one who hears of it, and nobody asks again after that.
+    let connections = of_servers(&place, "server_connections")[0];
     between.treatment.store(treatment, Ordering::SeqCst);
     let of_mount = || ["reads_remote", "read_bytes_local", "answers_wrong"].map(|name| counted(&place, name));
-    let (before, connections) = (of_mount(), of_servers(&place, "server_connections")[0]);
+    let before = of_mount();
     defrag(&place, kind);
     let [remote, local, wrong] = of_mount();
     assert_eq!(remote, before[0], "{:?}: {treatment}: it was believed", kind.mkfs);
-    assert!(local - before[1] >= FILES * (BLOCKS * BLOCK) as u64, "{:?}: the disk's are all of them", kind.mkfs);
+    let (local, content) = (local - before[1], FILES * (BLOCKS * BLOCK) as u64);
+    assert!(local >= content, "{:?}: the disk's are all {content} bytes, {local} were read", kind.mkfs);
     match treatment {
-        OTHER_BYTES => assert!(wrong > before[2], "{:?}: nobody asked it", kind.mkfs),
+        OTHER_BYTES => assert!(wrong > 0, "{:?}: nobody asked it", kind.mkfs),
         _ => wait_until("it is asked by another connection", || {
             of_servers(&place, "server_connections")[0] > connections
         }),
