@@ -518,6 +518,10 @@ typedef struct onesweep_planned_file {
     uint32_t fragments;
     // Bytes.
     uint64_t size;
+    // Whether its file system was not closed.
+    bool is_dirty;
+    // Whether it comes as it is encrypted on the disk.
+    bool is_encrypted;
 } onesweep_planned_file;
 
 // Takes each file of a plan, in the order of reading.

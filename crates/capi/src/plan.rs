@@ -90,6 +90,10 @@ pub struct PlannedFile {
     pub fragments: u32,
     /// Bytes.
     pub size: u64,
+    /// Whether its file system was not closed.
+    pub is_dirty: bool,
+    /// Whether it comes as it is encrypted on the disk.
+    pub is_encrypted: bool,
 }
 
 /// Takes the plan of each disk.
@@ -272,6 +276,8 @@ pub extern "C" fn onesweep_plan_files(plan: Option<&Plan>, callback: PlannedFile
                 address: planned.address.unwrap_or(0),
                 fragments: planned.fragments,
                 size: planned.size,
+                is_dirty: planned.marks.dirty,
+                is_encrypted: planned.marks.encrypted,
             };
             // SAFETY: C's callback, with what C wants it to get; what the file points to lives until it returns.
             unsafe { callback(user.get(), &raw const file) }

@@ -14,6 +14,7 @@ static int note_planned(void *user, const onesweep_planned_file *file)
     struct order *order = user;
     CHECK(order->planned < FILES && file->size == SIZE && file->disk);
     CHECK(file->has_address || file->address == 0);
+    CHECK(!file->is_dirty && !file->is_encrypted);
     snprintf(order->paths[order->planned++], PATH_MAX, "%s", file->path);
     return ONESWEEP_CONTINUE;
 }
