@@ -70,6 +70,8 @@ PYTHON_ENV := $(abspath $(TARGET))/tools/python
 WHEEL_PROFILE ?= release
 WHEELS ?= $(abspath $(TARGET))/wheels
 PYTHON_TEST_PACKAGES := 'maturin>=1.12,<2' 'mypy>=1.11' 'pillow>=11' 'pyarrow>=14' 'pytest>=8' 'webdataset>=1'
+# What takes its tables; not made for free-threaded Pythons.
+PYTHON_TABLE_PACKAGES := 'duckdb==$(DUCKDB).*' 'polars>=1'
 RAY_ENV := $(abspath $(TARGET))/tools/ray
 TORCH_PYTHON ?= /usr/bin/python3
 # The program that writes what the tests read.
@@ -127,7 +129,7 @@ $(PYTHON_ENV)/made: crates/python/pyproject.toml
 	@.ci/deps python3:python3
 	@python3 -c 'import ensurepip, venv' 2>/dev/null || .ci/deps ensurepip:python3-venv
 	python3 -m venv --clear $(PYTHON_ENV)
-	$(PYTHON_ENV)/bin/pip install --quiet --disable-pip-version-check $(PYTHON_TEST_PACKAGES)
+	$(PYTHON_ENV)/bin/pip install --quiet --disable-pip-version-check $(PYTHON_TEST_PACKAGES) $(PYTHON_TABLE_PACKAGES)
 	@touch $@
 
 build-deps:

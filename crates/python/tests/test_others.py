@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -121,6 +122,21 @@ def test_a_table_has_a_row_for_each_name(root: Path, tree: dict[str, bytes]) -> 
     assert str(arrow.schema.field("mtime").type) == "timestamp[ns, tz=UTC]"
     assert pyarrow.schema(table) == arrow.schema
     assert repr(table) == f"<onesweep.Table: {len(table)} rows>"
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("polars"), reason="free-threaded Pythons have neither of them")
+def test_polars_and_duckdb_take_a_table(root: Path, tree: dict[str, bytes]) -> None:
+    script = """if True:
+        import sys, duckdb, onesweep, polars
+        t = onesweep.table(sys.argv[1])
+        frame = polars.DataFrame(t)
+        print(frame.height, frame["size"].sum(), *sorted(frame["path"]))
+        print(*duckdb.sql("SELECT count(*), sum(size) FROM t").fetchone())
+        """
+    # In a process of its own: their threads stay.
+    told = subprocess.run([sys.executable, "-c", script, str(root)], check=True, capture_output=True, text=True)
+    counts = f"{len(tree)} {sum(len(data) for data in tree.values())}"
+    assert told.stdout.splitlines() == [f"{counts} {' '.join(sorted(tree))}", counts]
 
 
 def test_an_empty_table_has_a_schema(root: Path) -> None:

@@ -1,4 +1,4 @@
-//! The metadata of a tree as a table, by Arrow's PyCapsule interface: pyarrow, polars, DuckDB and pandas take it as it is.
+//! The metadata of a tree as a table, by Arrow's PyCapsule interface: pyarrow, polars and DuckDB take it as it is.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
