@@ -21,6 +21,12 @@ impl Scratch {
         Ok(Self(dir.keep()))
     }
 
+    /// Whoever is told the place of a mount in it may go there.
+    pub(crate) fn let_others_through(&self) -> Result<(), String> {
+        let said = |error: std::io::Error| format!("{}: {error}", self.0.display());
+        fs::set_permissions(&self.0, fs::Permissions::from_mode(0o711)).map_err(said)
+    }
+
     /// Where a file of that name is, or will be.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)

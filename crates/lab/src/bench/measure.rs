@@ -2,7 +2,9 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -14,6 +16,7 @@ use super::pipe::{self, Ended};
 use super::results::{NOT_INSTALLED, Outcome};
 use super::run::{Cache, Company, Run};
 use super::share::{self, Content};
+use super::user;
 use super::viewed;
 use super::work::{Places, Programs, Tool, Work};
 use crate::age::image::{Fs, PlainMount};
@@ -63,6 +66,13 @@ pub(crate) fn measure(
     let scratch = Scratch::new("bench")?;
     let copies = Copies::new(&scratch)?;
     let (target, view) = (scratch.dir("tree")?, scratch.dir("view")?);
+    if run.work.by_user {
+        scratch.let_others_through()?;
+        for dir in [&copies.dir, &view] {
+            let owned = chown(dir, Some(user::NOBODY), Some(user::NOBODY));
+            owned.map_err(|error| format!("{}: {error}", dir.display()))?;
+        }
+    }
     let fs = run.setting.image.fs()?;
     let without = run.work.most_kib.map(|kib| larger_than(kib, unpacked, fs, &scratch)).transpose()?;
     let places = Places {
@@ -145,6 +155,15 @@ pub(super) fn mount_options(fs: &str, writable: bool) -> String {
     options.join(",")
 }
 
+/// What mkfs leaves to root alone on ext4: programs fail that may not read all of a tree.
+fn open_to_all(image: &Path, fs: Fs, scratch: &Scratch) -> Result<(), String> {
+    let target = scratch.dir("opened")?;
+    let mut mounted = PlainMount::writable(image, &target, fs.mount_type(), &mount_options(fs.mount_type(), true))?;
+    let opened = mount::run("chmod", ["755".as_ref(), target.join("lost+found").as_os_str()]);
+    mounted.end()?;
+    opened.map(drop)
+}
+
 /// From an emulated disk that was mounted just now: a fresh mount has nothing in the page cache. Or from the device of such
 /// a disk, which nobody has read before.
 fn cold(
@@ -157,7 +176,10 @@ fn cold(
 ) -> Result<Outcome, String> {
     let setting = &run.setting;
     let writable = setting.company == Company::Writer || run.work.writes();
-    let copy = if writable { Some(Images::copy(&unpacked.image)?) } else { None };
+    let copy = if writable || run.work.by_user { Some(Images::copy(&unpacked.image)?) } else { None };
+    if let Some(copy) = copy.as_ref().filter(|_| run.work.by_user) {
+        open_to_all(&copy.0, setting.image.fs()?, scratch)?;
+    }
     let trace = scratch.file("trace");
     let model = setting.disk.emulated()?;
     let spec = Spec {
@@ -246,7 +268,8 @@ fn warm(
         Some(copy) => PlainMount::writable(&copy.0, target, fs.mount_type(), &options)?,
         None => PlainMount::read_only(&unpacked.image, target, fs.mount_type(), &options)?,
     };
-    let ended = bring_in(target, interrupt).and_then(|()| match run.work.viewed {
+    let program = argv.first().map_or(Path::new(""), Path::new);
+    let ended = bring_in(target, program, interrupt).and_then(|()| match run.work.viewed {
         // What is removed can't be removed again.
         Some(_) if run.work.tool != Tool::Remove => viewed::run_twice(argv, places.view, places.copies, interrupt)
             .map(|(ended, again_s)| (ended, Some(again_s))),
@@ -258,10 +281,15 @@ fn warm(
     Ok(Outcome { missing, wall_s: ended.wall_s, again_s, detail, ..Outcome::default() })
 }
 
-/// Has all files of a tree cached.
-fn bring_in(tree: &Path, interrupt: &Interrupt) -> Result<(), String> {
+/// Has all files of a tree cached, and the program, where it is named by its path: there are kernels that take pages which nobody has used
+/// for a minute, of programs, too.
+fn bring_in(tree: &Path, program: &Path, interrupt: &Interrupt) -> Result<(), String> {
     let tar = ["tar", "-cf", "-", "-C"].into_iter().map(String::from).chain([tree.display().to_string(), ".".into()]);
-    pipe::run(&tar.collect::<Vec<_>>(), interrupt).map(drop)
+    pipe::run(&tar.collect::<Vec<_>>(), interrupt)?;
+    if let Ok(mut program) = File::open(program) {
+        io::copy(&mut program, &mut io::sink()).map_err(|error| error.to_string())?;
+    }
+    Ok(())
 }
 
 /// From the image's file. No disk's time is measured.
@@ -472,17 +500,22 @@ mod tests {
 
     #[test]
     fn files_are_cached_before_a_warm_run() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("file");
-        fs::write(&path, vec![1; 1 << 20]).unwrap();
-        let file = fs::File::open(&path).unwrap();
-        file.sync_all().unwrap();
+        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let program = elsewhere.path().join("program");
+        let files = [dir.path().join("file"), program.clone()].map(|path| {
+            fs::write(&path, vec![1; 1 << 20]).unwrap();
+            let file = File::open(&path).unwrap();
+            file.sync_all().unwrap();
+            file
+        });
         let whole = 0..1 << 20;
-        let uncached = || cache::uncached_runs(file.as_fd(), &whole).unwrap();
-        cache::drop_cached(file.as_fd(), 0, 0).unwrap();
-        assert_eq!(uncached(), std::slice::from_ref(&whole));
-        bring_in(dir.path(), &Interrupt::default()).unwrap();
-        assert_eq!(uncached(), []);
+        let uncached = || files.each_ref().map(|file| cache::uncached_runs(file.as_fd(), &whole).unwrap());
+        for file in &files {
+            cache::drop_cached(file.as_fd(), 0, 0).unwrap();
+        }
+        assert_eq!(uncached(), [[whole.clone()], [whole.clone()]]);
+        bring_in(dir.path(), &program, &Interrupt::default()).unwrap();
+        assert_eq!(uncached().concat(), []);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | [`run`], [`work`] | what is measured: an image on a disk, and a program |
 //! | [`images`] | aged images, kept packed |
 //! | [`measure`] | one run, with the help of [`pipe`], [`share`], [`company`], [`in_flight`], [`scan`] and [`calibration`] |
-//! | [`confined`] | little memory for a program |
+//! | [`confined`], [`user`] | little memory for a program, and few rights |
 //! | [`results`], [`statistics`] | all runs in one JSON file, and medians |
 //! | [`sweep`] | measuring what is still missing |
 //! | [`exhibits`] | the tables and figures: which runs each needs, and what it makes of them |
@@ -39,6 +39,7 @@ mod section;
 mod share;
 mod statistics;
 pub(crate) mod sweep;
+mod user;
 mod versioned;
 mod viewed;
 pub(crate) mod work;

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::user;
+
 /// A program that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -126,6 +128,9 @@ pub(crate) struct Work {
     /// By FUSE, where the kernel could show it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) fuse: bool,
+    /// By an ordinary user.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_user: bool,
 }
 
 /// Where things are when a program is called.
@@ -184,6 +189,7 @@ impl Work {
             viewed: None,
             read_write: false,
             fuse: false,
+            by_user: false,
         }
     }
 
@@ -223,6 +229,11 @@ impl Work {
     /// The same by FUSE.
     pub(crate) fn by_fuse(self) -> Self {
         Self { fuse: true, ..self }
+    }
+
+    /// The same by an ordinary user.
+    pub(crate) fn by_user(self) -> Self {
+        Self { by_user: true, ..self }
     }
 
     /// Whether it may write to the image, so that a copy has to be mounted.
@@ -325,7 +336,7 @@ impl Work {
             1 => format!("onesweep {by} {name}"),
             _ => format!("onesweep {by} --limit 1/{parts} {name}"),
         };
-        match (self.ahead, self.viewed) {
+        let name = match (self.ahead, self.viewed) {
             (Some(parts), _) => helped("run", parts),
             (None, Some(parts)) => {
                 let fuse = if self.fuse { " --fuse" } else { "" };
@@ -333,7 +344,8 @@ impl Work {
                 helped(&format!("view{fuse}{read_write}"), parts)
             }
             (None, None) => name,
-        }
+        };
+        if self.by_user { format!("{name}, not root") } else { name }
     }
 
     /// The program and its arguments.
@@ -350,11 +362,12 @@ impl Work {
             argv.extend(self.own_argv(places, root));
             argv
         };
-        match (self.ahead, self.viewed) {
+        let argv = match (self.ahead, self.viewed) {
             (Some(parts), _) => helped("run", parts, &["--tree", &root], places.root),
             (None, Some(parts)) => helped("view", parts, &[&root, &places.view.display().to_string()], places.view),
             (None, None) => self.own_argv(places, places.root),
-        }
+        };
+        if self.by_user { [user::words(), argv].concat() } else { argv }
     }
 
     fn own_argv(&self, places: &Places, root: &Path) -> Vec<String> {
@@ -503,6 +516,10 @@ mod tests {
         let written = viewed(1).read_write();
         assert_eq!(written.argv(&places)[..4], ["/bin/onesweep", "view", "--read-write", "/mnt"]);
         assert_eq!((written.name().as_str(), written.writes()), ("onesweep view --read-write cp -a", true));
+        let by_user = viewed(8).by_user();
+        assert_eq!(by_user.name(), "onesweep view --limit 1/8 cp -a, not root");
+        assert_eq!(by_user.argv(&places)[..4], user::words());
+        assert_eq!(by_user.argv(&places)[4..], viewed(8).argv(&places));
         let by_fuse = viewed(8).by_fuse();
         assert_eq!(by_fuse.argv(&places)[..5], ["/bin/onesweep", "view", "--fuse", "--limit", "100"]);
         assert_eq!(by_fuse.name(), "onesweep view --fuse --limit 1/8 cp -a");

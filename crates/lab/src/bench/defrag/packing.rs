@@ -1,7 +1,6 @@
 //! A program that moves files, run on an emulated disk until all that it wrote is there.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::Value;
@@ -10,6 +9,7 @@ use crate::age::image::PlainMount;
 use crate::bench::measure::{count, mount_options, number, stats};
 use crate::bench::pipe::{self, Ended};
 use crate::bench::run::Setting;
+use crate::bench::user::{self, NOBODY};
 use crate::bench::work::Programs;
 use crate::disk::trace::Entry;
 use crate::emulate::{Emulation, MountSpec, Spec};
@@ -53,9 +53,6 @@ pub(super) const REGION_2M: Packing = ours("onesweep defrag --region 2M", &["--r
 pub(super) const DEDUPE: Packing = ours("onesweep defrag --dedupe", &["--dedupe"]);
 pub(super) const INODE: Packing = ours("onesweep defrag --order inode", &["--order", "inode"]);
 pub(super) const BY_NAME: Packing = ours("onesweep defrag --order name", &["--order", "name"]);
-
-/// An ordinary user.
-const NOBODY: u32 = 65_534;
 
 /// What a run came to.
 pub(super) struct Ran {
@@ -103,9 +100,7 @@ impl Packing {
             By::Nobody => Vec::new(),
             By::E4defrag => vec!["e4defrag".to_owned(), tree],
             By::Ours { options, is_user } => {
-                let user = format!("--reuid={NOBODY} --regid={NOBODY} --clear-groups");
-                let user = if is_user { format!("setpriv {user}") } else { String::new() };
-                let mut argv: Vec<String> = user.split_whitespace().map(str::to_owned).collect();
+                let mut argv = if is_user { user::words() } else { Vec::new() };
                 argv.extend([programs.onesweep.display().to_string(), "defrag".into(), "--json".into()]);
                 argv.extend(options.iter().map(|&option| option.to_owned()));
                 argv.push(tree);
@@ -207,14 +202,6 @@ fn said(is_json: bool, ended: &Ended) -> Result<Value, String> {
         *path = "TREE".into();
     }
     Ok(said)
-}
-
-impl Scratch {
-    /// Whoever is told the place of a mount in it may go there.
-    fn let_others_through(&self) -> Result<(), String> {
-        let (path, mode) = (self.file(""), fs::Permissions::from_mode(0o711));
-        fs::set_permissions(&path, mode).map_err(|error| format!("{}: {error}", path.display()))
-    }
 }
 
 #[cfg(test)]

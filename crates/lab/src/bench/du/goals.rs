@@ -247,7 +247,11 @@ fn costs(outcomes: &Outcomes) -> Vec<Row> {
 }
 
 fn many<'a>(outcomes: &Outcomes<'a>, fs: &str) -> Option<&'a Many> {
-    match outcomes.get(&*format!("many-{fs}")) {
+    in_memory(outcomes, &format!("many-{fs}"))
+}
+
+fn in_memory<'a>(outcomes: &Outcomes<'a>, case: &str) -> Option<&'a Many> {
+    match outcomes.get(case) {
         Some(Outcome::Many(many)) => Some(many),
         _ => None,
     }
@@ -261,10 +265,13 @@ fn memory(outcomes: &Outcomes) -> Vec<Row> {
         let value = many(outcomes, fs).map(|many| mib(many.resident_kib));
         rows.push(row(&what, "resident (MiB)", Some(Aim::AtMost(100.0)), value));
     }
-    for fs in ["ext4", "xfs", "btrfs"] {
-        let what = format!("1,000,000 directories, {}: the store", fs_name(fs));
-        let value = many(outcomes, fs).map(|many| many.store_bytes as f64 / many.directories.max(1) as f64);
-        rows.push(row(&what, "bytes a directory", Some(Aim::AtMost(200.0)), value));
+    for (case, tree) in [("many", "1,000,000 directories"), ("filled", "five files in each directory")] {
+        for fs in ["ext4", "xfs", "btrfs"] {
+            let what = format!("{tree}, {}: the store", fs_name(fs));
+            let value = in_memory(outcomes, &format!("{case}-{fs}"))
+                .map(|many| many.store_bytes as f64 / many.directories.max(1) as f64);
+            rows.push(row(&what, "bytes a directory", Some(Aim::AtMost(200.0)), value));
+        }
     }
     let storm = match outcomes.get("storm") {
         Some(Outcome::Storm(storm)) => Some(storm),
@@ -290,11 +297,15 @@ fn quickest<T>(walks: &BTreeMap<String, T>, of: impl Fn(&T) -> f64) -> Option<f6
 
 fn harvests(outcomes: &Outcomes) -> Vec<Row> {
     let mut rows = Vec::new();
-    for fs in ["ext4", "xfs", "btrfs"] {
-        let ratio =
-            many(outcomes, fs).and_then(|many| Some(many.first_s / quickest(&many.walks_s, |seconds| *seconds)?));
-        let what = format!("first harvest, 1,000,000 directories, {}, warm", fs_name(fs));
-        rows.push(row(&what, "ours ÷ quickest parallel walk", Some(Aim::AtMost(1.3)), ratio));
+    for (case, tree) in
+        [("many", "1,000,000 directories"), ("filled", "1,020,000 inodes, five files in each directory")]
+    {
+        for fs in ["ext4", "xfs", "btrfs"] {
+            let ratio = in_memory(outcomes, &format!("{case}-{fs}"))
+                .and_then(|many| Some(many.first_s / quickest(&many.walks_s, |seconds| *seconds)?));
+            let what = format!("first harvest, {tree}, {}, warm", fs_name(fs));
+            rows.push(row(&what, "ours ÷ quickest parallel walk", Some(Aim::AtMost(1.3)), ratio));
+        }
     }
     let aims = [("ext4", Some(Aim::AtLeast(3.0))), ("xfs", None)];
     for (case, aim) in
@@ -349,7 +360,8 @@ mod tests {
         let walks_s =
             [("gdu", 2.0), ("dua", 1.0), ("du", 0.1)].map(|(name, seconds)| (name.to_owned(), seconds)).into();
         let store = Many { directories: 1_000_000, store_bytes: 135_000_000, ..Many::default() };
-        let many = Outcome::Many(Many { first_s: 1.2, walks_s, restart_s: 3.0, ..store.clone() });
+        let many = Many { first_s: 1.2, walks_s, restart_s: 3.0, ..store.clone() };
+        let (filled, many) = (Outcome::Many(Many { first_s: 1.5, ..many.clone() }), Outcome::Many(many));
         let large = Outcome::Many(Many { store_bytes: 201_000_000, ..store });
         let storm = Outcome::Storm(Storm { events: 600_000, seconds: 6.0, ..Storm::default() });
         // One of the sizes is slow in most of its rounds, and another one in none but one.
@@ -373,6 +385,7 @@ mod tests {
             ("overwrite", &overwrite),
             ("many-ext4", &many),
             ("many-btrfs", &large),
+            ("filled-xfs", &filled),
             ("storm", &storm),
             ("records", &records),
             ("disk-records", &records),
@@ -386,6 +399,7 @@ mod tests {
             "| 4 KiB overwritten in a changed directory | more (µs) | – | ≤ 0.6 | 0.50 (0.40 to 0.50) | met |",
             "| 4 KiB overwritten in a changed directory, sizes at close | more (µs) | – | ≤ 0.3 | 0.25 (0.20 to 0.25) | met |",
             "warm | ours ÷ quickest parallel walk | – | ≤ 1.3 | 1.20 | met |",
+            "five files in each directory, XFS, warm | ours ÷ quickest parallel walk | – | ≤ 1.3 | 1.50 | **not met** |",
             "ext4, warm | s | – | ≤ 2 | 3.00 | **not met** |",
             "a disk in real time, the size of record of which it is worst (2 KiB) | elapsed, more (%) | within noise | ≤ 5 | 25.0 (0.00 to 25.0) | **not met** |",
             "| write, the same on this machine's disk, which doesn't seek (2 KiB) | elapsed, more (%) | – | – | 25.0 (0.00 to 25.0) |  |",
@@ -394,7 +408,7 @@ mod tests {
             "| 1,000,000 directories, btrfs: the store | bytes a directory | – | ≤ 200 | 201 | **not met** |",
             "| 1,000,000 directories, XFS: the store | bytes a directory | – | ≤ 200 | – | not measured |",
             "| thousands a second | – | ≥ 100 | 100 | met |",
-            "| whole answers held against GNU du's, after a day, a start or a storm | number, all of them the same | – | – | 7.00 |  |",
+            "| whole answers held against GNU du's, after a day, a start or a storm | number, all of them the same | – | – | 8.00 |  |",
             "| the root, nothing changed | ms | – | ≤ 1 | – | not measured |",
             "| server B, ext4: after a day, all 13 | disk time, GNU du ÷ ours | over 100 | – | 250 (100 to 400) |  |",
             "| server B, XFS: after a day, all 13 | disk time, GNU du ÷ ours | over 100 | – | – | not measured |",

@@ -69,6 +69,8 @@ enum Case {
     Homes,
     /// Many directories, on a file system: memory, and a start after a pause.
     Many(&'static str),
+    /// The same with files in each of fewer directories.
+    Filled(&'static str),
     /// A directory with very many in it.
     Wide,
     /// Work on a source tree in memory, with a tracker and without.
@@ -87,7 +89,7 @@ enum Case {
     Storm,
 }
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 20] = [
     Case::Days("days-a", "ext4"),
     Case::Days("days-a", "xfs"),
     Case::Days("days-b", "ext4"),
@@ -97,6 +99,9 @@ const CASES: [Case; 17] = [
     Case::Many("ext4"),
     Case::Many("xfs"),
     Case::Many("btrfs"),
+    Case::Filled("ext4"),
+    Case::Filled("xfs"),
+    Case::Filled("btrfs"),
     Case::Wide,
     Case::Cost,
     Case::CostOfFollowing,
@@ -119,6 +124,7 @@ impl Case {
             Self::Still => "still".into(),
             Self::Homes => "homes".into(),
             Self::Many(fs) => format!("many-{fs}"),
+            Self::Filled(fs) => format!("filled-{fs}"),
             Self::Wide => "wide".into(),
             Self::Cost => "cost".into(),
             Self::CostOfFollowing => "follow-cost".into(),
@@ -149,6 +155,7 @@ impl Case {
             Self::Storm => storm::measure(order.scale, &order.programs, interrupt).map(Outcome::Storm),
             Self::Wide => wide::measure(order.scale, &order.programs, interrupt).map(Outcome::Wide),
             Self::Many(fs) => still::many(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),
+            Self::Filled(fs) => still::filled(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::outcomes::Overwrite;
 use super::served::Served;
-use super::volume::Volume;
+use super::volume::{Files, Volume};
 use crate::bench::calibration;
 use crate::bench::statistics;
 use crate::bench::work::Programs;
@@ -28,7 +28,7 @@ const MODES: [Option<&[&str]>; 3] = [None, Some(&[]), Some(&["--sizes-follow", "
 /// With a server, with one where sizes follow at close, and without, in turns.
 pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Overwrite, String> {
     let volume = Volume::in_memory("ext4", DIRECTORIES + 5000)?;
-    volume.fill(DIRECTORIES, interrupt)?;
+    volume.fill(DIRECTORIES, Files::Seldom, interrupt)?;
     let said = |error: std::io::Error| error.to_string();
     let path = volume.tree.join("dirty/file");
     fs::create_dir(volume.tree.join("dirty")).map_err(said)?;

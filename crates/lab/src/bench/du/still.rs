@@ -14,7 +14,7 @@ use onesweep_summary::service::{client::Client, protocol::Question};
 use super::outcomes::{Closed, Homes, Many, Still};
 use super::peers::{DU, PEERS, first_word};
 use super::served::Served;
-use super::volume::{self, Volume};
+use super::volume::{Files, Volume};
 use super::wide::looks;
 use crate::bench::calibration;
 use crate::bench::pipe;
@@ -24,6 +24,9 @@ use crate::mount;
 
 const DIRECTORIES: f64 = 100_000.0;
 const MANY: f64 = 1_000_000.0;
+/// With files in each, as many inodes.
+const FILLED: f64 = 170_000.0;
+const FILES_EACH: u64 = 5;
 const HOMES: f64 = 3000.0;
 const QUESTIONS: usize = 10_000;
 const CONNECTIONS: usize = 4;
@@ -70,7 +73,7 @@ pub(super) fn ask(socket: &Path, tree: &Path, times: usize) -> Result<Vec<Durati
 pub(super) fn questions(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Still, String> {
     let directories = scaled(DIRECTORIES, scale);
     let volume = Volume::new("ext4", directories)?;
-    volume.fill(directories, interrupt)?;
+    volume.fill(directories, Files::Seldom, interrupt)?;
     let served = Served::start(programs, &volume.scratch, &volume.tree)?;
     let (socket, tree) = (served.socket(), &volume.tree);
     ask(socket, tree, 100)?;
@@ -159,9 +162,22 @@ pub(super) fn homes(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
 
 /// Many directories, all in memory: harvested, held, and known again after a pause.
 pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Many, String> {
-    let directories = scaled(MANY, scale);
-    let volume = Volume::new(fs, directories)?;
-    let paths = volume.fill(directories, interrupt)?;
+    held(fs, (scaled(MANY, scale), Files::Seldom), programs, interrupt)
+}
+
+/// The same with files in each directory.
+pub(super) fn filled(fs: &str, scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Many, String> {
+    held(fs, (scaled(FILLED, scale), Files::Each(FILES_EACH)), programs, interrupt)
+}
+
+fn held(
+    fs: &str,
+    (directories, files): (u64, Files),
+    programs: &Programs,
+    interrupt: &Interrupt,
+) -> Result<Many, String> {
+    let volume = Volume::holding(fs, directories, files)?;
+    let paths = volume.fill(directories, files, interrupt)?;
     // What belongs to the last that btrfs has written down may have changed since: that shall be next to nothing.
     on_disk(&volume.tree)?;
     fs::write(volume.tree.join("last"), "x").map_err(|error| format!("{}: {error}", volume.tree.display()))?;
@@ -190,7 +206,7 @@ pub(super) fn many(fs: &str, scale: f64, programs: &Programs, interrupt: &Interr
     served.stop(interrupt)?;
     let store_bytes = bytes_in(&volume.scratch.file("store"))?;
     volume.end()?;
-    let inodes = directories + directories / volume::FAN_OUT as u64;
+    let inodes = directories + files.in_all(directories);
     Ok(Many {
         directories,
         inodes,

@@ -11,7 +11,7 @@ use super::outcomes::{Memory, Storm};
 use super::peers::{DU, first_word};
 use super::served::Served;
 use super::slab::{self, Slab};
-use super::volume::Volume;
+use super::volume::{Files, Volume};
 use crate::bench::pipe;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
@@ -39,7 +39,7 @@ const LOST: &str = "more happened than could be told";
 pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Storm, String> {
     let directories = ((DIRECTORIES * scale) as u64).max(100);
     let volume = Volume::new("ext4", directories + directories / 4)?;
-    let paths = volume.fill(directories, interrupt)?;
+    let paths = volume.fill(directories, Files::Seldom, interrupt)?;
     let books = Path::new(slab::BOOKS);
     let at_rest = Slab::now(books);
     let served = Served::start(programs, &volume.scratch, &volume.tree)?;

@@ -56,11 +56,40 @@ impl Size {
     fn of(directories: u64) -> Self {
         Self { bytes: (512 << 20) + directories * 6 * 4096, inodes: directories + directories / 8 + 4096 }
     }
+
+    /// For so many small files more.
+    fn and(self, files: u64) -> Self {
+        Self { bytes: self.bytes + files * 4096, inodes: self.inodes + files }
+    }
+}
+
+/// Which directories hold files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Files {
+    /// One, in each hundredth directory: what a directory costs by itself.
+    Seldom,
+    /// So many, in each: what people have.
+    Each(u64),
+}
+
+impl Files {
+    /// In so many directories.
+    pub(super) fn in_all(self, directories: u64) -> u64 {
+        match self {
+            Self::Seldom => directories / FAN_OUT as u64,
+            Self::Each(files) => directories * files,
+        }
+    }
 }
 
 impl Volume {
     pub(super) fn new(fs: &str, directories: u64) -> Result<Self, String> {
         Self::beside(fs, Size::of(directories), PlainMount::writable)
+    }
+
+    /// The same with room for files.
+    pub(super) fn holding(fs: &str, directories: u64, files: Files) -> Result<Self, String> {
+        Self::beside(fs, Size::of(directories).and(files.in_all(directories)), PlainMount::writable)
     }
 
     /// The same with room for content, whose image nobody caches.
@@ -105,8 +134,8 @@ impl Volume {
         Ok(Self { mounted, image, memory, tree, scratch })
     }
 
-    /// Makes directories in directories, with a file in each hundredth; all of them, the top first.
-    pub(super) fn fill(&self, directories: u64, interrupt: &Interrupt) -> Result<Vec<PathBuf>, String> {
+    /// Makes directories in directories, with files in them; all of the directories, the top first.
+    pub(super) fn fill(&self, directories: u64, files: Files, interrupt: &Interrupt) -> Result<Vec<PathBuf>, String> {
         let mut made = vec![self.tree.clone()];
         let mut next = 0;
         while (made.len() as u64) < directories {
@@ -116,8 +145,13 @@ impl Volume {
             for number in 0..FAN_OUT {
                 let path = above.join(format!("d{number}"));
                 fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-                if number == 0 {
-                    fs::write(path.join("file"), "x").map_err(|error| format!("{}: {error}", path.display()))?;
+                let held = match files {
+                    Files::Seldom => u64::from(number == 0),
+                    Files::Each(files) => files,
+                };
+                for file in 0..held {
+                    let path = path.join(format!("file{file}"));
+                    fs::write(&path, "x").map_err(|error| format!("{}: {error}", path.display()))?;
                 }
                 made.push(path);
             }

@@ -30,6 +30,9 @@ const PROGRAMS: [(Tool, Option<[f64; 2]>); 14] = [
 ];
 const CONTENT: Option<[f64; 2]> = Some([8.0, 3.0]);
 
+/// Programs of an ordinary user.
+const BY_USER: [Tool; 2] = [Tool::GnuTar, Tool::Grep];
+
 /// Programs that run where there is nothing to gain.
 const CLOCKED: [Tool; 13] = [
     Tool::GnuTar,
@@ -214,6 +217,29 @@ impl Unchanged {
         table
     }
 
+    /// An ordinary user's program with each kind of help, with all the memory and with a part.
+    fn by_user(&self, tool: Tool) -> impl Iterator<Item = Run> {
+        let works =
+            [Help::Run, Help::View].into_iter().flat_map(move |help| PARTS.map(|parts| help.given(tool, parts)));
+        works.map(|work| self.run(work.by_user()))
+    }
+
+    fn user_table(&self, results: &Results) -> Table {
+        let helped = ["`onesweep run` s", "times as fast", "with an eighth s", "times as fast"];
+        let viewed = ["`onesweep view` s", "times as fast", "with an eighth s", "times as fast"];
+        let mut table = Table::new(&[&["program", "alone s"], &helped[..], &viewed[..]].concat());
+        for tool in BY_USER {
+            let alone = self.run(Work::of(tool));
+            let mut row = vec![Work::of(tool).name(), page::measured(results.seconds(&alone))];
+            for helped in self.by_user(tool) {
+                row.push(page::measured(results.seconds(&helped)));
+                row.push(page::measured(results.times(&alone, &helped)));
+            }
+            table.row(row);
+        }
+        table
+    }
+
     /// Where the clock counts.
     fn clocked(&self, idle: Idle) -> Setting {
         match idle {
@@ -314,7 +340,9 @@ impl Exhibit for Unchanged {
             Case { name: format!("unchanged-{}", named(tool)), runs: works.map(|work| self.run(work)).collect() }
         });
         let clocked = Idle::ALL.into_iter().flat_map(|idle| CLOCKED.map(|tool| self.clocked_case(idle, tool)));
-        cold.into_iter().chain(clocked).collect()
+        let by_user = BY_USER
+            .map(|tool| Case { name: format!("unchanged-user-{}", named(tool)), runs: self.by_user(tool).collect() });
+        cold.into_iter().chain(by_user).chain(clocked).collect()
     }
 
     fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
@@ -325,8 +353,9 @@ impl Exhibit for Unchanged {
              `--limit` with an eighth of the content's bytes. restic, written in Go, makes its system calls itself, where `run` sees none. \
              `rm -r` works on a copy of the image, and its time is that until all is written.\n\n{}\n\
              Through a read-only `onesweep view` (`rm -r` through one that may be written):\n\n{}\n\
-             The same by FUSE, as users other than root have it (here it is root's):\n\n{}\n\
-             With everything in memory, by the clock, in pairs: {} rounds. What `run` takes is less {} ms for starting, and 0.00 where that was all. A view stands \
+             The same by FUSE, which root can have, too:\n\n{}\n\
+             All of that as root. By an ordinary user, who may not read the tables of the disk, and whose view is by FUSE:\n\n{}\n\
+             With everything in memory, the program among it, by the clock, in pairs: {} rounds. What `run` takes is less {} ms for starting, and 0.00 where that was all. A view stands \
              already, and a program runs twice in it: first when the kernel knows nothing of the view, and again when it has kept what it was \
              told. Through `view --read-write`, on a copy of the image, and by FUSE {REPORTED_ROUNDS} rounds. `rm -r` removes once, \
              and mounting its view counts.\n\n{}\n\
@@ -335,6 +364,7 @@ impl Exhibit for Unchanged {
             self.table(results, Help::Run),
             self.table(results, Help::View),
             self.table(results, Help::Fuse),
+            self.user_table(results),
             warm.0,
             Help::Run.start_s() * 1000.0,
             warm.1,
@@ -399,6 +429,25 @@ mod tests {
             let row = format!("{run_and_view}{rest}");
             assert!(table.lines().any(|line| line.starts_with("| GNU tar |") && line.ends_with(&row)), "{table}");
         }
+    }
+
+    #[test]
+    fn users_are_held_against_the_program_alone() {
+        let exhibit = Unchanged::new(1);
+        let mut results = Results::default();
+        let alone = exhibit.run(Work::of(Tool::GnuTar));
+        let facts = Facts { image_sha256: "abc".into(), ..Facts::default() };
+        results.images.insert(alone.setting.image.name(), facts);
+        results.enter(record(alone, 300_000.0));
+        results.enter(record(exhibit.run(Work::of(Tool::GnuTar).ahead(1).by_user()), 20_000.0));
+        results.enter(record(exhibit.run(Work::of(Tool::GnuTar).viewed(8).by_user()), 100_000.0));
+        // That of root is another one.
+        results.enter(record(exhibit.run(Work::of(Tool::GnuTar).ahead(8)), 10_000.0));
+        let table = exhibit.user_table(&results).to_string();
+        let none = "not measured | not measured";
+        assert!(table.contains(&format!("| GNU tar | 300 | 20.0 | 15.0 | {none} | {none} | 100 | 3.00 |")), "{table}");
+        let case = |case: &Case| case.name == "unchanged-user-gnu-tar" && case.runs.len() == 4;
+        assert!(exhibit.cases().iter().any(case));
     }
 
     #[test]
