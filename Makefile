@@ -21,7 +21,7 @@ TOOLS := $(BUILD_TOOLS) python3:python3 ip:iproute2 setfattr:attr setfacl:acl mk
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
 	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon clamdscan:clamdscan faketime:faketime \
-	valgrind:valgrind pkg-config:pkg-config fio:fio restic:restic borg:borgbackup rclone:rclone
+	valgrind:valgrind pkg-config:pkg-config fio:fio restic:restic borg:borgbackup rclone:rclone systemd-nspawn:systemd-container
 
 # What the page of `onesweep serve --http` is built and tested with.
 WEB_BUILD_TOOLS := node:nodejs npm:npm
@@ -55,6 +55,9 @@ MDBOOK ?= 0.5
 DEB_BUILD_TOOLS := $(BUILD_TOOLS) dpkg-shlibdeps:dpkg-dev
 DEB_TOOLS := $(DEB_BUILD_TOOLS) debootstrap:debootstrap lintian:lintian findmnt:util-linux unshare:util-linux systemd-nspawn:systemd-container
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# How `make build` and `make try` build. What is installed is always that of release.
+BUILD_PROFILE ?= release
+install deb: override BUILD_PROFILE := release
 # What makes and starts a virtual machine with Debian's own kernel, and what is installed in it: all that the tests run.
 VM_TOOLS := $(BUILD_TOOLS) qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap cpio:cpio findmnt:util-linux unshare:util-linux mkfs.ext4:e2fsprogs strace:strace git:git
 VM_PACKAGES := $(sort $(foreach tool,$(TOOLS),$(lastword $(subst :, ,$(tool)))))
@@ -109,7 +112,7 @@ help:
 	@echo 'make doc        the documentation of the crates'
 	@echo 'make clean      remove what was built, kept images too'
 
-deps: $(TARGET)/tools/duckdb/$(DUCKDB) $(PYTHON_ENV)/made
+deps: $(TARGET)/tools/duckdb/$(DUCKDB) $(PYTHON_ENV)/made-with-tables
 	@.ci/deps $(TOOLS)
 
 # Where Python has no environments of its own, its package is missing; no program is called by that name.
@@ -120,12 +123,12 @@ $(TARGET)/tools/duckdb/$(DUCKDB):
 	$(TARGET)/tools/duckdb/bin/pip install --quiet --disable-pip-version-check 'duckdb==$(DUCKDB).*'
 	@touch $@
 
-$(RAY_ENV)/made: $(PYTHON_ENV)/made
+$(RAY_ENV)/made: $(PYTHON_ENV)/made-with-tables
 	python3 -m venv --clear $(RAY_ENV)
 	$(RAY_ENV)/bin/pip install --quiet --disable-pip-version-check 'ray[data]>=2.60,<2.64' 'pytest>=8'
 	@touch $@
 
-$(PYTHON_ENV)/made: crates/python/pyproject.toml
+$(PYTHON_ENV)/made-with-tables: crates/python/pyproject.toml
 	@.ci/deps python3:python3
 	@python3 -c 'import ensurepip, venv' 2>/dev/null || .ci/deps ensurepip:python3-venv
 	python3 -m venv --clear $(PYTHON_ENV)
@@ -136,7 +139,7 @@ build-deps:
 	@.ci/deps $(BUILD_TOOLS)
 
 build:
-	$(CARGO) build --release --bin onesweep $(if $(FEATURES),--features '$(FEATURES)')
+	$(CARGO) build --profile $(BUILD_PROFILE) --bin onesweep $(if $(FEATURES),--features '$(FEATURES)')
 
 # Settings that are there stay as they are. Nothing is started.
 install: build
@@ -189,7 +192,7 @@ install-capi: capi
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(CAPI_VERSION)|' crates/capi/onesweep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/onesweep.pc
 	test -n '$(DESTDIR)' || ldconfig
 
-wheel python: build-deps $(PYTHON_ENV)/made
+wheel python: build-deps $(PYTHON_ENV)/made-with-tables
 	$(PYTHON_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --profile $(WHEEL_PROFILE) --out $(WHEELS)
 
 # Small files in memory beside a plain loop, and the kernel's calls alone. PYTHON_BENCH may ask for more or less: --files, --pairs.
@@ -216,7 +219,7 @@ python-disk-bench:
 	    $(PYTHON_DISK_PROGRAMS)/onesweep $(PYTHON_DISK_IMAGE) $(PYTHON_DISK_ROUNDS)
 
 # Without optimisation, as all tests: a wheel takes minutes.
-python-develop: $(PYTHON_ENV)/made
+python-develop: $(PYTHON_ENV)/made-with-tables
 	VIRTUAL_ENV=$(PYTHON_ENV) $(PYTHON_ENV)/bin/maturin develop --quiet --manifest-path crates/python/Cargo.toml --profile dev
 	$(CARGO) build --bin onesweep
 
@@ -246,6 +249,7 @@ torch-test: python-develop
 
 # A head and two nodes of Ray on this machine, as root: each node has its own mounts. Ray takes 600 MB and some minutes.
 ray-test: python-develop $(RAY_ENV)/made
+	@.ci/deps clamd:clamav-daemon
 	$(PYTHON_TEST_ENV) PYTHONPATH=$(abspath crates/python/python) $(RAY_ENV)/bin/python -m pytest -W ignore -p no:cacheprovider -p no:logging \
 	    --basetemp $(abspath $(TARGET))/ray-test crates/python/tests/with_ray
 
@@ -268,7 +272,7 @@ header:
 	ONESWEEP_WRITE_HEADER=1 $(CARGO) test --package onesweep-capi --test interface -- the_header_is_that_of_the_source
 
 try: build-deps build
-	@CARGO='$(CARGO)' bench/try "$(DIR)"
+	@CARGO='$(CARGO)' BUILT=$(if $(filter dev,$(BUILD_PROFILE)),debug,$(BUILD_PROFILE)) bench/try "$(DIR)"
 
 test: deps
 	$(TEST) --no-fail-fast --workspace --all-targets
@@ -326,7 +330,7 @@ pjdfstest: deps
 	for fs in ext4 xfs btrfs; do crates/cli/tests/pjdfstest/run $(TARGET)/debug/onesweep $(TARGET)/tools/bin/pjdfstest $$fs || exit; done
 
 # What a user would call, without optimisation: `cargo install`, `make wheel` and `pip install .`.
-install-test: $(PYTHON_ENV)/made
+install-test: $(PYTHON_ENV)/made-with-tables
 	rm -rf $(TARGET)/install-test
 	$(CARGO) install --debug --locked --path crates/cli --root $(TARGET)/install-test/program
 	$(MAKE) wheel WHEEL_PROFILE=dev WHEELS=$(abspath $(TARGET))/install-test/wheels

@@ -31,7 +31,10 @@ impl Access {
     }
 }
 
-/// One directory: the paper's `{<dev, ino>, mtime, dutime, AggregatedProperty[]}` (FastDu, 1.2).
+/// One directory: the paper's `{<dev, ino>, mtime, dutime, AggregatedProperty[]}` (FastDu, 1.2), `harvested` being its `dutime`.
+///
+/// Its `mtime`, by which a directory is dirty, is a count in memory alone ([`crate::nodes`]): after a start it could tell nothing of what
+/// happened meanwhile. What did is told by `stamp`, or by the file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// Its inode.

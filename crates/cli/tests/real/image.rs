@@ -341,7 +341,7 @@ pub(crate) fn unmount(root: &Path) {
     let device = PathBuf::from(String::from_utf8_lossy(&found.expect("findmnt runs").stdout).trim());
     let file = backing_file(&device);
     // A process that has just ended may still be letting go of its last file.
-    for _ in 0..50 {
+    for _ in 0..600 {
         if Command::new("umount").arg(root).output().expect("umount runs").status.success() {
             return file.map_or((), |file| wait_until_let_go(&device, &file));
         }

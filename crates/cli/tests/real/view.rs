@@ -24,7 +24,7 @@ use crate::{
     cache::pages,
     image::{Folder, Fs, Image},
     peer_tree::has_passthrough,
-    run::{finish, onesweep, output, root_test, run, text},
+    run::{finish, not_here, onesweep, output, root_test, run, text},
     tree::{self, Rng, Varied},
 };
 
@@ -362,33 +362,70 @@ fn static_programs_are_swept_ahead_of() {
 #[test]
 fn a_view_reaches_into_containers() {
     root_test!(alone);
+    in_containers(|dir, data| {
+        let script = "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\" && shift && \
+            cat \"$1/by its name\" > /dev/null && tar --format=gnu --sort=name --numeric-owner -cf - -C \"$1\" . && ! touch \"$1\"/new 2> /dev/null";
+        let mut contained = Command::new("unshare");
+        contained.args(["--mount", "--propagation", "private", "sh", "-ec", script, "sh"]).args([dir, data]);
+        contained
+    });
+}
+
+/// With a root, processes and a network of its own, as another user.
+#[test]
+fn a_view_reaches_into_containers_of_systemd() {
+    root_test!(alone);
+    // Of the machine it has /usr alone. Nobody has to be there who keeps a list of containers.
+    let container = || {
+        let mut container = Command::new("systemd-nspawn");
+        container.args([
+            "--quiet",
+            "--directory=/",
+            "--volatile=yes",
+            "--register=no",
+            "--keep-unit",
+            "--private-network",
+        ]);
+        container.arg("--pipe");
+        container
+    };
+    let tried = container().arg("true").output().expect("it is installed");
+    if !tried.status.success() {
+        return not_here(&format!("systemd-nspawn begins no container: {}", text(&tried.stderr).trim()));
+    }
+    in_containers(|dir, _| {
+        let script = "cat '/data/by its name' > /dev/null && tar --format=gnu --sort=name --numeric-owner -cf - -C /data . && \
+            ! touch /data/new 2> /dev/null";
+        let mut contained = container();
+        contained.arg(format!("--bind-ro={}:/data", dir.to_str().expect("a path of text")));
+        contained.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-ec", script]);
+        contained
+    });
+}
+
+/// Walks over a view, by each way, in what `contained` makes of where it is and of an empty folder.
+fn in_containers(contained: impl Fn(&Path, &Path) -> Command) {
     let mut image = Image::new(Fs::Ext4, 100 << 20);
     let (root, dir) = place(&image);
     let data = image.beside("data");
     fs::create_dir_all(&data).expect("a folder");
     cold_tree(&mut image, &root);
     fs::write(root.join("by its name"), "bytes").expect("a file");
+    // Whoever may not write there may not since it's shown to be read.
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).expect("its mode");
     tree::sync(&root);
     for way in WAYS {
         image.cold();
-        let said = said_of_a_container(View::by(way, &root, &dir, &["--verbose"]), &root, &dir, &data);
+        let view = View::by(way, &root, &dir, &["--verbose"]);
+        let archive = output(&mut contained(&dir, &data));
+        let mut plain = Command::new("tar");
+        plain.args(["--format=gnu", "--sort=name", "--numeric-owner", "-cf", "-", "-C"]).arg(&root).arg(".");
+        assert!(archive == output(&mut plain), "{way:?}: the archive is another one");
+        view.signal(rustix::process::Signal::INT);
+        let said = view.end(Some(0));
         let (brought, sweeps) = brought_in(said.as_bytes());
         assert!(brought >= at_least(way, 599) && sweeps == 1, "{way:?}: {said}");
     }
-}
-
-/// What a view says at its end, over which tar has walked in a container.
-fn said_of_a_container(view: View, root: &Path, dir: &Path, data: &Path) -> String {
-    let script = "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\" && shift && \
-        cat \"$1/by its name\" > /dev/null && tar --format=gnu --sort=name -cf - -C \"$1\" . && ! touch \"$1\"/new 2> /dev/null";
-    let mut contained = Command::new("unshare");
-    contained.args(["--mount", "--propagation", "private", "sh", "-ec", script, "sh"]).args([dir, data]);
-    let archive = output(&mut contained);
-    let mut plain = Command::new("tar");
-    plain.args(["--format=gnu", "--sort=name", "-cf", "-", "-C"]).arg(root).arg(".");
-    assert!(archive == output(&mut plain), "the archive is another one");
-    view.signal(rustix::process::Signal::INT);
-    view.end(Some(0))
 }
 
 /// Of files that are to be brought in, how many are at least. Where the kernel shows the tree, nobody is held up before it is told that something isn't in

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import tarfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from exports import export
-from fleet import Fleet
+from fleet import Fleet, until
 
 Trees = dict[tuple[str, str], bytes]
 CarryOut = Callable[..., list[str]]
@@ -60,6 +60,29 @@ def test_rows_and_digests(fleet: Fleet, trees: Trees, carry_out: CarryOut, tmp_p
     assert set(columns.split(", ")) <= set(names.split(", ")) and int(count) == len(trees)
     written = Counter((row["path"], row["sha256"]) for path in sums.iterdir() for row in pq.read_table(path).to_pylist())
     assert written == Counter((path, hashlib.sha256(data).hexdigest()) for (_, path), data in trees.items())
+
+
+@pytest.fixture
+def clamd(tmp_path: Path) -> Iterator[Path]:
+    """One for both nodes, which knows one signature: its socket."""
+    signatures = tmp_path / "signatures"
+    signatures.mkdir()
+    (signatures / "one.ndb").write_text(f"Seventeen:0:*:{b'a 17a 17'.hex()}\n")
+    at, settings = tmp_path / "clamd.ctl", tmp_path / "clamd.conf"
+    settings.write_text(f"Foreground yes\nLocalSocket {at}\nDatabaseDirectory {signatures}\nUser root\n")
+    with subprocess.Popen(["clamd", "-c", settings], stdout=subprocess.DEVNULL) as running:
+        try:
+            until("clamd", lambda: at.is_socket() or running.poll() is not None)
+            assert running.poll() is None
+            yield at
+        finally:
+            running.terminate()
+
+
+def test_scanning(fleet: Fleet, trees: Trees, carry_out: CarryOut, clamd: Path) -> None:
+    told = carry_out(documented("def scan"), {"/srv/mail": fleet.disk, "mail-1": "a", "mail-2": "b", "/run/clamav/clamd.ctl": clamd})
+    (path,) = (path for (_, path), data in trees.items() if b"a 17a 17" in data)
+    assert [line for line in told if line.startswith("/")] == [f"{path} Seventeen.UNOFFICIAL FOUND"], told
 
 
 def test_packing(fleet: Fleet, trees: Trees, carry_out: CarryOut, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_tasks_run_where_the_files_are(fleet: Fleet, trees: dict[tuple[str, str]
     assert {names[row["node"]] for row in one} == {"b"} and len(one) == 48
 
 
-def test_hashing_scanning_and_packing_are_one_job(fleet: Fleet, trees: dict[tuple[str, str], bytes], tmp_path: Path) -> None:
+def test_files_are_hashed_searched_and_packed(fleet: Fleet, trees: dict[tuple[str, str], bytes], tmp_path: Path) -> None:
     def look(f: onesweep.File[str]) -> dict[str, Any]:
         return {"path": f.path, "sha256": hashlib.sha256(f.data).hexdigest(), "found": b"a 7" in bytes(f.data)}
 
