@@ -1,4 +1,4 @@
-//! Stepping back behind other readers of the disk.
+//! Stepping back behind other readers of the disk, and behind others on the processors.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -36,6 +36,17 @@ pub fn while_idle_io<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
+/// How many levels of niceness a thread steps back: one that is as urgent as most are gets ten times as much of a processor.
+const LEVELS: i32 = 10;
+
+/// Has others go before this thread on the processors; threads made later inherit it. There is no way back without a privilege.
+#[doc(alias = "nice")]
+pub fn give_way() -> io::Result<()> {
+    // Of Linux it is the calling thread's alone.
+    rustix::process::nice(LEVELS)?;
+    Ok(())
+}
+
 fn set(priority: libc::c_int) -> io::Result<()> {
     // SAFETY: three plain numbers; 0 means the calling thread.
     let status = unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, priority) };
@@ -59,6 +70,14 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn a_thread_gives_way_and_its_process_does_not() {
+        let niceness = || rustix::process::getpriority_process(None).unwrap();
+        let before = niceness();
+        let of_thread = std::thread::spawn(move || give_way().map(|()| niceness())).join().unwrap().unwrap();
+        assert_eq!((of_thread, niceness()), ((before + LEVELS).min(19), before));
     }
 
     #[test]

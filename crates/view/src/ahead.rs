@@ -23,7 +23,7 @@ use std::{
 use onesweep::{BulkRead, CachePolicy, Cancel, Files, MetadataSource, Route, SweepError};
 use onesweep_deliver::warm::{Memory, Warmer, default_limit};
 use onesweep_layout::device::{DeviceStack, Devices};
-use onesweep_sys::{cache, files::open_file_untouched, memory::page_bytes, usage::blocks_read};
+use onesweep_sys::{cache, files::open_file_untouched, memory::page_bytes, priority, usage::blocks_read};
 use thiserror::Error;
 
 use crate::{
@@ -42,6 +42,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Why nothing was brought in.
 const ENDED_BEFORE: &str = "the program had ended before the trees were known";
+const IN_MEMORY: &str = "everything is in memory";
 
 /// Files, or entries of a directory, that are looked at to find out whether all are in memory.
 const SAMPLE: usize = 64;
@@ -253,6 +254,15 @@ fn is_in_memory(tree: &Tree) -> bool {
     })
 }
 
+/// Does some work in a thread that gives way to others.
+fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    let given_way = || {
+        let _ = priority::give_way();
+        work()
+    };
+    thread::scope(|scope| scope.spawn(given_way).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 struct Helper {
     board: Arc<Board>,
     ended: Arc<AtomicBool>,
@@ -291,19 +301,29 @@ impl Helper {
             figures.remark = Some("there is no memory to spare".into());
             return Ok(());
         }
-        self.is_warm.store(roots.iter().all(|root| begins_in_memory(root)), Ordering::SeqCst);
+        let is_warm = roots.iter().all(|root| begins_in_memory(root));
+        self.is_warm.store(is_warm, Ordering::SeqCst);
         let bulk = || {
             let bulk = BulkRead::new(roots).cache(CachePolicy::Fill).one_file_system(true);
             bulk.budget((limit / 8).clamp(SWEEP_BYTES_MIN, BulkRead::BUDGET)).cancel(self.cancel.clone())
         };
-        let sweep = bulk().plan()?;
-        let tree = Tree::look(roots, self.order, &self.ended);
-        if self.ended.load(Ordering::SeqCst) {
+        let has_ended = || self.ended.load(Ordering::SeqCst);
+        // Nobody waits for what is looked at in memory, and the program may need every processor.
+        let known = if is_warm { aside(|| self.look_in_memory(roots)) } else { None };
+        if known.as_ref().is_some_and(is_in_memory) {
+            figures.remark = Some(IN_MEMORY.into());
+            return Ok(());
+        }
+        // From a disk the plan brings in what is looked at then, in its order.
+        let sweep = if known.is_some() { aside(|| bulk().plan()) } else { bulk().plan() }?;
+        let is_looked_at = known.is_some();
+        let tree = known.unwrap_or_else(|| Tree::look(roots, self.order, has_ended));
+        if has_ended() {
             figures.remark = Some(ENDED_BEFORE.into());
             return Ok(());
         }
-        if is_in_memory(&tree) {
-            figures.remark = Some("everything is in memory".into());
+        if !is_looked_at && is_in_memory(&tree) {
+            figures.remark = Some(IN_MEMORY.into());
             return Ok(());
         }
         let guided = match self.enter(tree) {
@@ -352,6 +372,14 @@ impl Helper {
             former.extend(self.bring_in(&guided, &batch, files, figures));
         }
         Ok(())
+    }
+
+    /// The trees, unless a part of them has to be read from a disk, or all ends before.
+    fn look_in_memory(&self, roots: &[PathBuf]) -> Option<Tree> {
+        let before = blocks_read();
+        let is_over = || self.ended.load(Ordering::SeqCst) || blocks_read() != before;
+        let tree = Tree::look(roots, self.order, is_over);
+        (!is_over()).then_some(tree)
     }
 
     /// Who reads no content, as `du` and `rm -r`, gets none. False when all ended before.

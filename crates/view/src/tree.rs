@@ -5,7 +5,6 @@ use std::{
     io,
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use onesweep_sys::files::{EntryType, open_dir, statx_at};
@@ -49,9 +48,8 @@ struct Entry {
 
 impl Tree {
     /// Looks at the trees below `roots`, on their own file systems. What can't be looked at is left out: the program that is
-    /// helped will tell of it. `order` is how programs see directories listed. No further directory is looked at once it has
-    /// `ended`.
-    pub(crate) fn look(roots: &[PathBuf], order: Order, ended: &AtomicBool) -> Self {
+    /// helped will tell of it. `order` is how programs see directories listed. No further directory is looked at once `is_over`.
+    pub(crate) fn look(roots: &[PathBuf], order: Order, is_over: impl Fn() -> bool) -> Self {
         let mut tree = Self { order, ..Self::default() };
         let mut entries: Vec<Vec<Entry>> = Vec::new();
         let mut tops = Vec::new();
@@ -61,7 +59,7 @@ impl Tree {
             let device = std::fs::metadata(root).map_or(0, |facts| std::os::unix::fs::MetadataExt::dev(&facts));
             // Directories are looked at in the order in which they were found.
             while entries.len() < tree.directories.len() {
-                let listed = match ended.load(Ordering::SeqCst) {
+                let listed = match is_over() {
                     true => Vec::new(),
                     false => tree.list(entries.len() as u32, device).unwrap_or_default(),
                 };
@@ -153,7 +151,7 @@ mod tests {
             fs::write(&path, path.as_os_str().as_encoded_bytes()).unwrap();
         }
         std::os::unix::fs::symlink("a", root.path().join("link")).unwrap();
-        let tree = Tree::look(&[root.path().to_owned(), root.path().join("none")], Order::Source, &false.into());
+        let tree = Tree::look(&[root.path().to_owned(), root.path().join("none")], Order::Source, || false);
         assert_eq!(tree.files.len(), 5);
         let names = |order: usize| -> Vec<String> {
             let below = |file: &u32| tree.path(*file).strip_prefix(root.path()).unwrap().display().to_string();
@@ -179,7 +177,7 @@ mod tests {
     fn nothing_is_looked_at_after_the_end() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("file"), "bytes").unwrap();
-        let tree = Tree::look(&[root.path().to_owned()], Order::Source, &true.into());
+        let tree = Tree::look(&[root.path().to_owned()], Order::Source, || true);
         assert_eq!((tree.files.len(), tree.walks), (0, Default::default()));
     }
 }
