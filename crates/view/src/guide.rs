@@ -49,6 +49,10 @@ const OVER: Duration = Duration::from_secs(60);
 /// which looks at the whole tree. Shorter than [`OVER`]: what was in memory may be gone by then.
 const QUIET: Duration = Duration::from_secs(30);
 
+/// Of what a sweep has brought in, a part may be gone again, as of one file in so many, and is read by the program itself. For a walk
+/// that begins once more all is brought in that isn't in memory: also what back-ups have read, and had the kernel forget.
+const GONE_PART: u64 = 64;
+
 enum Message {
     /// A walk begins over a directory.
     Begin(DirectoryId, PathBuf),
@@ -58,8 +62,25 @@ enum Message {
     End,
 }
 
+/// The last walk, which has brought something in.
+struct Brought {
+    root: DirectoryId,
+    /// So often something of its tree may be missed.
+    most_missed: u64,
+    missed: AtomicU64,
+}
+
+impl Brought {
+    /// Something below `root` has to come from the disk: whether that is left to who needs it, as little else was missed.
+    fn leaves(&self, root: DirectoryId) -> bool {
+        self.root == root && self.missed.fetch_add(1, Ordering::Relaxed) < self.most_missed
+    }
+}
+
 struct Shared {
     walks: Mutex<Walks>,
+    /// Until another walk begins, or none is there for long.
+    brought: Mutex<Option<Brought>>,
     /// The walk that is helped now, and its directory.
     current: RwLock<Option<(DirectoryId, Arc<Board>)>>,
     /// When it was used last.
@@ -80,6 +101,7 @@ impl Guide {
     pub(crate) fn start(limit: Option<u64>, order: Order, reader: Reader) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             walks: Mutex::default(),
+            brought: Mutex::default(),
             current: RwLock::default(),
             used_ms: AtomicU64::new(0),
             began: Instant::now(),
@@ -222,6 +244,10 @@ impl Guide {
     fn begin(&self, chain: &[DirectoryId], missed: Missed, path: impl FnOnce(DirectoryId) -> Option<PathBuf>) -> bool {
         let found = lock(&self.shared.walks).missed(self.shared.began.elapsed(), chain, missed);
         let Some((root, path)) = found.and_then(|root| Some((root, path(root)?))) else { return false };
+        if lock(&self.shared.brought).as_ref().is_some_and(|brought| brought.leaves(root)) {
+            self.touch();
+            return false;
+        }
         self.send(Message::Begin(root, path));
         true
     }
@@ -280,9 +306,12 @@ impl Worker {
                 Ok(Message::End) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
             let idle = self.idle();
-            if self.running.as_ref().is_some_and(|running| running.is_over()) || (idle > OVER && self.parked.is_empty())
-            {
+            let is_long_over = idle > OVER && self.parked.is_empty();
+            if is_long_over || self.running.as_ref().is_some_and(|running| running.is_over()) {
                 self.end();
+            }
+            if is_long_over {
+                *lock(&self.shared.brought) = None;
             }
             self.let_go();
         }
@@ -322,8 +351,10 @@ impl Worker {
 
     fn end(&mut self) {
         let Some(Running { root, ahead }) = self.running.take() else { return };
-        self.set_current(None);
         let figures = ahead.finish();
+        let brought = Brought { root, most_missed: figures.files / GONE_PART, missed: AtomicU64::new(0) };
+        *lock(&self.shared.brought) = (figures.files > 0).then_some(brought);
+        self.set_current(None);
         self.quiet = (figures.files == 0).then(|| (root, Instant::now()));
         let mut all = lock(&self.shared.figures);
         all.files += figures.files;

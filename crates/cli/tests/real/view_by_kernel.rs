@@ -6,11 +6,18 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
 };
 
-use rustix::{io::Errno, process::Signal};
+use rustix::{
+    fs::{Advice, fadvise},
+    io::Errno,
+    process::Signal,
+};
 
 use crate::{
+    cache::pages,
     image::{Fs, Image, mounts_below},
     run::{finish, long, onesweep, output, root_test, run, text},
     tree::{self, Rng, Varied},
@@ -104,6 +111,59 @@ fn a_cold_walk_is_swept_ahead_of_and_a_warm_one_is_left_alone() {
         // Nobody is asked for what is in memory, but for a page or another that the kernel has taken meanwhile.
         assert!(brought == 0 && asked < 200, "{}: {said}", fs.name());
     }
+}
+
+/// As borg reads: what it has read the kernel is to forget. Files that are gone before it comes to them are no reason to bring all in
+/// that it has read.
+#[test]
+fn what_was_read_and_forgotten_is_not_brought_in_again() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    let files = cold_tree(&mut image, &root);
+    let view = View::by_kernel(&root, &dir, &["--verbose"]);
+    let listed = |path: &Path| {
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        paths.sort();
+        paths
+    };
+    let forget = |path: &Path| {
+        let mut file = File::open(path).expect("a file");
+        file.read_to_end(&mut Vec::new()).expect("its bytes");
+        fadvise(&file, 0, None, Advice::DontNeed).expect("it is forgotten");
+    };
+    let last = root.join("d6/e2");
+    let folders: Vec<PathBuf> = listed(&dir).iter().flat_map(|path| listed(path)).collect();
+    for (number, folder) in folders.iter().enumerate() {
+        let inside = listed(folder);
+        if number == folders.len() / 2 {
+            let coming = listed(&last);
+            for _ in 0..200 {
+                if pages(&coming).values().all(|pages| *pages > 0) {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(50));
+            }
+            // The sweep ends when it has brought in the last one.
+            thread::sleep(Duration::from_millis(300));
+            // Those by which it is told whether the next folder is in memory, and not through the view.
+            let next = root.join(folders[number + 1].strip_prefix(&dir).expect("a path below"));
+            let unsorted: Vec<PathBuf> =
+                fs::read_dir(next).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+            unsorted.iter().step_by(unsorted.len() / 2).take(2).for_each(|path| forget(path));
+        }
+        if number == folders.len() / 2 + 1 {
+            // From when that is known, the kernel asks.
+            thread::sleep(Duration::from_millis(100));
+        }
+        inside.iter().for_each(|path| forget(path));
+    }
+    view.signal(Signal::INT);
+    let said = view.end(Some(0));
+    let (brought, sweeps) = brought_in(said.as_bytes());
+    // A walk that has begun once more would have swept by now, or been ended while it looked at the tree.
+    assert!(sweeps == 1 && brought <= files && !said.contains("before the trees were known"), "{said}");
 }
 
 /// Content that isn't in memory is brought in, though all metadata are; also where there is one directory alone.
