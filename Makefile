@@ -55,9 +55,6 @@ MDBOOK ?= 0.5
 DEB_BUILD_TOOLS := $(BUILD_TOOLS) dpkg-shlibdeps:dpkg-dev
 DEB_TOOLS := $(DEB_BUILD_TOOLS) debootstrap:debootstrap lintian:lintian findmnt:util-linux unshare:util-linux systemd-nspawn:systemd-container
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# How `make build` and `make try` build. What is installed is always that of release.
-BUILD_PROFILE ?= release
-install deb: override BUILD_PROFILE := release
 # What makes and starts a virtual machine with Debian's own kernel, and what is installed in it: all that the tests run.
 VM_TOOLS := $(BUILD_TOOLS) qemu-system-x86_64:qemu-system-x86 debootstrap:debootstrap cpio:cpio findmnt:util-linux unshare:util-linux mkfs.ext4:e2fsprogs strace:strace git:git
 VM_PACKAGES := $(sort $(foreach tool,$(TOOLS),$(lastword $(subst :, ,$(tool)))))
@@ -139,7 +136,7 @@ build-deps:
 	@.ci/deps $(BUILD_TOOLS)
 
 build:
-	$(CARGO) build --profile $(BUILD_PROFILE) --bin onesweep $(if $(FEATURES),--features '$(FEATURES)')
+	$(CARGO) build --release --bin onesweep $(if $(FEATURES),--features '$(FEATURES)')
 
 # Settings that are there stay as they are. Nothing is started.
 install: build
@@ -272,7 +269,7 @@ header:
 	ONESWEEP_WRITE_HEADER=1 $(CARGO) test --package onesweep-capi --test interface -- the_header_is_that_of_the_source
 
 try: build-deps build
-	@CARGO='$(CARGO)' BUILT=$(if $(filter dev,$(BUILD_PROFILE)),debug,$(BUILD_PROFILE)) bench/try "$(DIR)"
+	@CARGO='$(CARGO)' bench/try "$(DIR)"
 
 test: deps
 	$(TEST) --no-fail-fast --workspace --all-targets
