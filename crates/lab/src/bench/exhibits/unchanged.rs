@@ -380,14 +380,19 @@ mod tests {
     use crate::bench::images::Facts;
     use crate::bench::results::{Record, tests::record};
 
-    #[test]
-    fn a_program_is_held_against_itself_with_all_the_memory_and_with_an_eighth() {
-        let exhibit = Unchanged::new(1);
-        let mut results = Results::default();
+    /// GNU tar alone takes 300 seconds.
+    fn tar_alone() -> (Unchanged, Results) {
+        let (exhibit, mut results) = (Unchanged::new(1), Results::default());
         let alone = exhibit.run(Work::of(Tool::GnuTar));
         let facts = Facts { image_sha256: "abc".into(), ..Facts::default() };
         results.images.insert(alone.setting.image.name(), facts);
         results.enter(record(alone, 300_000.0));
+        (exhibit, results)
+    }
+
+    #[test]
+    fn a_program_is_held_against_itself_with_all_the_memory_and_with_an_eighth() {
+        let (exhibit, mut results) = tar_alone();
         results.enter(record(exhibit.run(Work::of(Tool::GnuTar).ahead(1)), 15_000.0));
         results.enter(record(exhibit.run(Work::of(Tool::GnuTar).ahead(8)), 100_000.0));
         let table = exhibit.table(&results, Help::Run).to_string();
@@ -433,12 +438,7 @@ mod tests {
 
     #[test]
     fn users_are_held_against_the_program_alone() {
-        let exhibit = Unchanged::new(1);
-        let mut results = Results::default();
-        let alone = exhibit.run(Work::of(Tool::GnuTar));
-        let facts = Facts { image_sha256: "abc".into(), ..Facts::default() };
-        results.images.insert(alone.setting.image.name(), facts);
-        results.enter(record(alone, 300_000.0));
+        let (exhibit, mut results) = tar_alone();
         results.enter(record(exhibit.run(Work::of(Tool::GnuTar).ahead(1).by_user()), 20_000.0));
         results.enter(record(exhibit.run(Work::of(Tool::GnuTar).viewed(8).by_user()), 100_000.0));
         // That of root is another one.
