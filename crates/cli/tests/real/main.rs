@@ -80,6 +80,7 @@ mod view;
 mod view_attributes;
 mod view_beside;
 mod view_by_kernel;
+mod view_containers;
 mod view_ends;
 mod view_forerun;
 mod view_given;

@@ -6,20 +6,16 @@ use std::{
     io::Write,
     os::unix::fs::FileExt,
     path::PathBuf,
-    thread,
-    time::{Duration, Instant},
 };
 
 use onesweep_summary::{reading::Directories, summaries::Freshness};
 
 use crate::{
     image::{Fs, Image},
+    peer_mount::wait_until,
     run::{long, root_test, say},
     tracked::{Tracked, as_du, ask, du, tracked},
 };
-
-/// Far beyond what anything here takes: what doesn't happen by then never does.
-const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A setting of the kernel, which is as it was at the end.
 struct Setting {
@@ -49,19 +45,12 @@ fn soon() -> [Setting; 2] {
 
 /// The blocks of a directory, as they were known until they settled, and as they are from then on.
 fn settles(tracked: &mut Tracked, image: &Image, what: &str) {
-    let (root, began) = (image.root(), Instant::now());
+    let root = image.root();
     let told = |tracked: &mut Tracked| as_du(&ask(tracked, &root, Freshness::Exact));
     let known = told(tracked);
     let (readings, events) = (tracked.readings(), tracked.tracker().told().0);
-    let has_changed = || du(&root)[0] != known[0];
-    while !has_changed() {
-        assert!(began.elapsed() < PATIENCE, "{what}: no blocks change");
-        thread::sleep(Duration::from_millis(50));
-    }
-    while told(tracked) != du(&root) {
-        assert!(began.elapsed() < PATIENCE, "{what}: {:?} is told, and is {:?}", told(tracked), du(&root));
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait_until(&format!("{what}: no blocks change"), || du(&root)[0] != known[0]);
+    wait_until(&format!("{what}: what has settled is not told"), || told(tracked) == du(&root));
     assert!(told(tracked) != known && tracked.readings() > readings, "{what}: it was read once more");
     assert_eq!(tracked.tracker().told().0, events, "{what}: nobody was told");
 }

@@ -19,6 +19,7 @@ use rustix::{
 use crate::{
     cache::pages,
     image::{Fs, Image, mounts_below},
+    peer_mount::wait_until,
     run::{finish, long, onesweep, output, root_test, run, text},
     tree::{self, Rng, Varied},
     view::{View, brought_in, inodes, place},
@@ -122,9 +123,11 @@ fn what_was_read_and_forgotten_is_not_brought_in_again() {
     let (root, dir) = place(&image);
     let files = cold_tree(&mut image, &root);
     let view = View::by_kernel(&root, &dir, &["--verbose"]);
+    let entries = |path: &Path| -> Vec<PathBuf> {
+        fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
+    };
     let listed = |path: &Path| {
-        let mut paths: Vec<PathBuf> =
-            fs::read_dir(path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        let mut paths = entries(path);
         paths.sort();
         paths
     };
@@ -133,24 +136,17 @@ fn what_was_read_and_forgotten_is_not_brought_in_again() {
         file.read_to_end(&mut Vec::new()).expect("its bytes");
         fadvise(&file, 0, None, Advice::DontNeed).expect("it is forgotten");
     };
-    let last = root.join("d6/e2");
     let folders: Vec<PathBuf> = listed(&dir).iter().flat_map(|path| listed(path)).collect();
     for (number, folder) in folders.iter().enumerate() {
         let inside = listed(folder);
         if number == folders.len() / 2 {
-            let coming = listed(&last);
-            for _ in 0..200 {
-                if pages(&coming).values().all(|pages| *pages > 0) {
-                    break;
-                }
-                thread::sleep(Duration::from_millis(50));
-            }
+            let coming = listed(&root.join("d6/e2"));
+            wait_until("all is brought in", || pages(&coming).values().all(|pages| *pages > 0));
             // The sweep ends when it has brought in the last one.
             thread::sleep(Duration::from_millis(300));
             // Those by which it is told whether the next folder is in memory, and not through the view.
             let next = root.join(folders[number + 1].strip_prefix(&dir).expect("a path below"));
-            let unsorted: Vec<PathBuf> =
-                fs::read_dir(next).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+            let unsorted = entries(&next);
             unsorted.iter().step_by(unsorted.len() / 2).take(2).for_each(|path| forget(path));
         }
         if number == folders.len() / 2 + 1 {

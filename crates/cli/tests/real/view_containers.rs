@@ -1,0 +1,82 @@
+//! A view in containers, whose programs see other mounts, another root and other users.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use rustix::process::Signal;
+
+use crate::{
+    image::{Fs, Image},
+    run::{not_here, output, root_test, text},
+    tree,
+    view::{View, WAYS, at_least, brought_in, cold_tree, place},
+};
+
+/// As `docker run -v DIR:/data:ro` does it: a mount namespace, and the view bound to another place.
+#[test]
+fn a_view_reaches_into_containers() {
+    root_test!(alone);
+    in_containers(|dir, data| {
+        let script = "mount --bind \"$1\" \"$2\" && mount -o remount,bind,ro \"$2\" && shift && \
+            cat \"$1/by its name\" > /dev/null && tar --format=gnu --sort=name --numeric-owner -cf - -C \"$1\" . && ! touch \"$1\"/new 2> /dev/null";
+        let mut contained = Command::new("unshare");
+        contained.args(["--mount", "--propagation", "private", "sh", "-ec", script, "sh"]).args([dir, data]);
+        contained
+    });
+}
+
+/// With a root, processes and a network of its own, as another user.
+#[test]
+fn a_view_reaches_into_containers_of_systemd() {
+    root_test!(alone);
+    // Of the machine it has /usr alone. Nobody has to be there who keeps a list of containers.
+    let container = || {
+        let mut container = Command::new("systemd-nspawn");
+        container.args([
+            "--quiet",
+            "--directory=/",
+            "--volatile=yes",
+            "--register=no",
+            "--keep-unit",
+            "--private-network",
+        ]);
+        container.arg("--pipe");
+        container
+    };
+    let tried = container().arg("true").output().expect("it is installed");
+    if !tried.status.success() {
+        return not_here(&format!("systemd-nspawn begins no container: {}", text(&tried.stderr).trim()));
+    }
+    in_containers(|dir, _| {
+        let script = "cat '/data/by its name' > /dev/null && tar --format=gnu --sort=name --numeric-owner -cf - -C /data . && \
+            ! touch /data/new 2> /dev/null";
+        let mut contained = container();
+        contained.arg(format!("--bind-ro={}:/data", dir.to_str().expect("a path of text")));
+        contained.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-ec", script]);
+        contained
+    });
+}
+
+/// Walks over a view, by each way, in what `contained` makes of where it is and of an empty folder.
+fn in_containers(contained: impl Fn(&Path, &Path) -> Command) {
+    let mut image = Image::new(Fs::Ext4, 100 << 20);
+    let (root, dir) = place(&image);
+    let data = image.beside("data");
+    fs::create_dir_all(&data).expect("a folder");
+    cold_tree(&mut image, &root);
+    fs::write(root.join("by its name"), "bytes").expect("a file");
+    // Whoever may not write there may not since it's shown to be read.
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).expect("its mode");
+    tree::sync(&root);
+    for way in WAYS {
+        image.cold();
+        let view = View::by(way, &root, &dir, &["--verbose"]);
+        let archive = output(&mut contained(&dir, &data));
+        let mut plain = Command::new("tar");
+        plain.args(["--format=gnu", "--sort=name", "--numeric-owner", "-cf", "-", "-C"]).arg(&root).arg(".");
+        assert!(archive == output(&mut plain), "{way:?}: the archive is another one");
+        view.signal(Signal::INT);
+        let said = view.end(Some(0));
+        let (brought, sweeps) = brought_in(said.as_bytes());
+        assert!(brought >= at_least(way, 599) && sweeps == 1, "{way:?}: {said}");
+    }
+}
