@@ -316,14 +316,19 @@ impl Helper {
         }
         // From a disk the plan brings in what is looked at then, in its order.
         let sweep = if known.is_some() { aside(|| bulk().plan()) } else { bulk().plan() }?;
-        let is_looked_at = known.is_some();
-        let tree = known.unwrap_or_else(|| Tree::look(roots, self.order, has_ended));
+        let tree = match known {
+            Some(tree) => tree,
+            None => {
+                let tree = Tree::look(roots, self.order, has_ended);
+                if !has_ended() && is_in_memory(&tree) {
+                    figures.remark = Some(IN_MEMORY.into());
+                    return Ok(());
+                }
+                tree
+            }
+        };
         if has_ended() {
             figures.remark = Some(ENDED_BEFORE.into());
-            return Ok(());
-        }
-        if !is_looked_at && is_in_memory(&tree) {
-            figures.remark = Some(IN_MEMORY.into());
             return Ok(());
         }
         let guided = match self.enter(tree) {

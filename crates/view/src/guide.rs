@@ -79,7 +79,7 @@ impl Brought {
 
 struct Shared {
     walks: Mutex<Walks>,
-    /// Until another walk begins, or none is there for long.
+    /// Until another walk ends, or none is there for long.
     brought: Mutex<Option<Brought>>,
     /// The walk that is helped now, and its directory.
     current: RwLock<Option<(DirectoryId, Arc<Board>)>>,
