@@ -9,11 +9,13 @@ use onesweep_layout::{
     Devices,
     tables::ext4::{Ext4, Needs},
 };
-use onesweep_sys::{files::Stat, memory};
+use onesweep_sys::{
+    files::{Stat, magic},
+    memory,
+};
 
 use crate::{identity::NodeId, reading::Wanted};
 
-const MAGIC_OF_EXT4: u32 = 0xEF53;
 /// So few directories cost less than looking at the tables.
 const FEW: usize = 8;
 
@@ -26,8 +28,8 @@ pub(crate) struct Preload {
 
 impl Preload {
     /// For the file system with that magic; `None` where nothing is gained, or the device can't be found.
-    pub(crate) fn of(magic: u32, stat: &Stat) -> Option<Preload> {
-        if magic != MAGIC_OF_EXT4 {
+    pub(crate) fn of(magic_number: u32, stat: &Stat) -> Option<Preload> {
+        if magic_number != magic::EXT {
             return None;
         }
         let stack = Devices::of_system().ok()?.by_dev(stat.dev).ok()?;

@@ -22,7 +22,7 @@ use onesweep_layout::MountTable;
 use onesweep_sys::{
     fanotify::Group,
     features::kernel_version,
-    files::{self, EntryType, Stat},
+    files::{self, EntryType, Stat, magic},
     handle::{self, FileHandle},
     lease, usage, xfs,
 };
@@ -105,10 +105,6 @@ pub(crate) enum Kind {
     Other,
 }
 
-const MAGIC_OF_EXT: u32 = 0xef53;
-const MAGIC_OF_XFS: u32 = 0x5846_5342;
-pub(crate) const MAGIC_OF_BTRFS: u32 = 0x9123_683e;
-
 /// An inode that changed less than so many seconds before a reading may have changed once more at the same time by its clock.
 pub(crate) const TICK_SECONDS: i64 = 1;
 
@@ -123,14 +119,14 @@ impl Volume {
         let unknown = || io::Error::new(io::ErrorKind::Unsupported, "its inodes have no handles that are known");
         let family = Family::of(&told, stat.ino).ok_or_else(unknown)?;
         let root = family.node(&told).ok_or_else(unknown)?;
-        let magic = files::file_system(top.as_fd())?.magic;
-        let kind = match magic {
-            MAGIC_OF_EXT => Kind::Ext,
-            MAGIC_OF_XFS => Kind::Xfs,
-            MAGIC_OF_BTRFS => Kind::Btrfs,
+        let magic_number = files::file_system(top.as_fd())?.magic;
+        let kind = match magic_number {
+            magic::EXT => Kind::Ext,
+            magic::XFS => Kind::Xfs,
+            magic::BTRFS => Kind::Btrfs,
             _ => Kind::Other,
         };
-        let preload = Preload::of(magic, &stat);
+        let preload = Preload::of(magic_number, &stat);
         let told = (kind == Kind::Xfs).then(|| xfs::facts(top.as_fd()).ok()).flatten();
         let end_of_directory = told.map(|facts| facts.end_of_directory());
         let settling_seconds = Settings::read().seconds(kind);

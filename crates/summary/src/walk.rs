@@ -12,13 +12,13 @@ use std::{
     },
 };
 
-use onesweep_sys::files::{self, DirReader, EntryType};
+use onesweep_sys::files::{self, DirReader, EntryType, magic};
 
 use crate::{
     identity::{NodeId, STUB_INO},
     reading::{Directories, LinkedName, Reading},
     tracker::{Drained, Tracker},
-    volume::{MAGIC_OF_BTRFS, access, add, linked, stand_out},
+    volume::{access, add, linked, stand_out},
 };
 
 /// Bytes of names that are opened in one go: a path may be longer than the kernel takes at once.
@@ -143,8 +143,8 @@ impl Walk {
 
 /// Whether a directory stands in a snapshot of btrfs for a subvolume of the original: all of those have the same number.
 pub fn is_stub(directory: BorrowedFd<'_>, name: &CStr, ino: u64) -> bool {
-    let magic = || files::file_system(files::open_handle_at(directory, name)?.as_fd()).map(|told| told.magic);
-    ino == STUB_INO && magic().is_ok_and(|magic| magic == MAGIC_OF_BTRFS)
+    let file_system = || files::file_system(files::open_handle_at(directory, name)?.as_fd());
+    ino == STUB_INO && file_system().is_ok_and(|told| told.magic == magic::BTRFS)
 }
 
 fn node(dev: u64, ino: u64) -> NodeId {

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     thread,
@@ -230,12 +230,12 @@ fn check_tables(shared: &Shared, root: Root) -> io::Result<Root> {
 /// The path that leads to what is open. Of a directory that is its descriptor, followed by its slash, so that no change of names
 /// matters; a link of `/proc` that leads to a file is not followed by what opens roots.
 fn way_to_open(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
-    let link = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    let link = files::through_proc(fd);
     let open = files::statx_fd(fd)?;
     if open.file_type() == EntryType::Dir {
         return Ok(link.join(""));
     }
-    let named = PathBuf::from(files::read_link_at(files::CURRENT_DIR, link.as_path())?);
+    let named = files::path_of(fd)?;
     let there = files::statx_at(files::CURRENT_DIR, named.as_path(), true)?;
     if (there.dev, there.ino) == (open.dev, open.ino) { Ok(named) } else { Err(io::Error::from_raw_os_error(ESTALE)) }
 }

@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashSet,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd},
-        unix::ffi::OsStringExt,
+        fd::{AsFd, BorrowedFd},
+        unix::ffi::{OsStrExt, OsStringExt},
     },
 };
 
@@ -130,9 +130,8 @@ fn read_xattrs(
         let handle = files::open_handle_at(files::CURRENT_DIR, catalogue.root(id))?;
         return collect(files::list_xattrs_handle(handle.as_fd())?, |name| files::xattr_handle(handle.as_fd(), name));
     };
-    let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();
-    path.extend_from_slice(catalogue.name(id));
-    collect(files::list_xattrs_path(&path[..])?, |name| files::xattr_path(&path[..], name))
+    let path = files::through_proc(parent.as_fd()).join(OsStr::from_bytes(catalogue.name(id)));
+    collect(files::list_xattrs_path(path.as_path())?, |name| files::xattr_path(path.as_path(), name))
 }
 
 fn collect(

@@ -12,7 +12,12 @@ use std::{
 use onesweep_layout::{
     AddressSampler, Extent, ExtentFlags, MapError, Meaningless, Sources, btrfs::ItemExtents, tables::ntfs::MountedNtfs,
 };
-use onesweep_sys::{cache, features::features, files, inode, memory};
+use onesweep_sys::{
+    cache,
+    features::features,
+    files::{self, magic},
+    inode, memory,
+};
 
 use crate::{
     btrfs::{Btrfs, Checksums},
@@ -93,20 +98,20 @@ pub(crate) struct Surveyor {
     made_up: HashMap<u64, bool>,
 }
 
-/// File systems whose regular files have sizes that say nothing (`linux/magic.h`).
-const MADE_UP_MAGICS: [u32; 12] = [
-    0x9fa0,      // proc
-    0x6265_6572, // sysfs
-    0x0027_e0eb, // cgroup
-    0x6367_7270, // cgroup2
-    0x7472_6163, // tracefs
-    0x6462_6720, // debugfs
-    0x7363_6673, // securityfs
-    0xf97c_ff8c, // selinuxfs
-    0x6265_6570, // configfs
-    0x4249_4e4d, // binfmt_misc
-    0x6573_5543, // fusectl
-    0x0765_5821, // resctrl
+/// File systems whose regular files have sizes that say nothing.
+const MADE_UP: [u32; 12] = [
+    magic::PROC,
+    magic::SYSFS,
+    magic::CGROUP,
+    magic::CGROUP2,
+    magic::TRACEFS,
+    magic::DEBUGFS,
+    magic::SECURITYFS,
+    magic::SELINUXFS,
+    magic::CONFIGFS,
+    magic::BINFMT_MISC,
+    magic::FUSECTL,
+    magic::RESCTRL,
 ];
 
 /// File systems that tell of delayed allocations (`FIEMAP_EXTENT_DELALLOC`), or have none.
@@ -267,9 +272,10 @@ impl Surveyor {
 
     /// True on file systems whose files have no stored content.
     fn is_made_up(&mut self, fd: BorrowedFd<'_>, dev: u64) -> bool {
-        *self.made_up.entry(dev).or_insert_with(|| {
-            files::file_system(fd).is_ok_and(|file_system| MADE_UP_MAGICS.contains(&file_system.magic))
-        })
+        *self
+            .made_up
+            .entry(dev)
+            .or_insert_with(|| files::file_system(fd).is_ok_and(|file_system| MADE_UP.contains(&file_system.magic)))
     }
 
     /// Learns where the data lies. What can't be mapped is read in inode order.

@@ -4,13 +4,15 @@ use std::{
     ffi::CStr,
     io,
     mem::MaybeUninit,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 use rustix::{
     fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags},
     io::Errno,
 };
+
+use crate::files::through_proc;
 
 /// Something that happened in a directory that is watched, or to it.
 #[derive(Debug)]
@@ -40,7 +42,6 @@ impl Watches {
     /// many (`fs.inotify.max_user_watches`).
     #[doc(alias = "inotify_add_watch")]
     pub fn watch(&self, directory: BorrowedFd<'_>) -> io::Result<i32> {
-        let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
         let what = WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
@@ -49,7 +50,7 @@ impl Watches {
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::ATTRIB
             | WatchFlags::ONLYDIR;
-        Ok(inotify::add_watch(&self.0, path, what)?)
+        Ok(inotify::add_watch(&self.0, through_proc(directory), what)?)
     }
 
     /// Takes what has happened; never waits.

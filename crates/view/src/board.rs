@@ -14,7 +14,7 @@ use std::{
 };
 
 use onesweep_sys::{
-    files::{allocate_part, file_system},
+    files::{allocate_part, file_system, magic},
     memfd,
     memory::page_bytes,
     shared_words::{self, SharedWords},
@@ -56,9 +56,9 @@ const WORDS: usize = WORD_TABLE + (SLOT_WORDS << CAPACITY_MAX);
 /// Other processes of this user, and of root, may write to it.
 const KIND: Kind = Kind { prefix: "board-", suffix: "", mode: 0o600, fill: keeps_its_place, in_memory: memfd::empty };
 
-/// File systems on which a page whose place was taken can always be written to (tmpfs, ext4, XFS and overlayfs). On btrfs every change needs
-/// place anew, and where there is none a program that writes to its mapping is killed.
-const PLACE_IS_KEPT: [u32; 4] = [0x0102_1994, 0xef53, 0x5846_5342, 0x794c_7630];
+/// File systems on which a page whose place was taken can always be written to. On btrfs every change needs place anew, and where there is
+/// none a program that writes to its mapping is killed.
+const PLACE_IS_KEPT: [u32; 4] = [magic::TMPFS, magic::EXT, magic::XFS, magic::OVERLAYFS];
 
 /// Whether programs wait, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io,
     os::{
-        fd::{AsFd as _, AsRawFd as _, OwnedFd},
+        fd::{AsFd as _, OwnedFd},
         unix::{
             ffi::OsStrExt as _,
             fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
@@ -195,7 +195,7 @@ fn make_room(file: &File, bytes: u64) -> io::Result<()> {
 }
 
 fn by_handle(handle: &OwnedFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()))
+    files::through_proc(handle.as_fd())
 }
 
 /// Whether `path`, which need not exist, is the directory `tree` or lies in it, whichever way leads there.

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions, Permissions},
     io::{self, Write},
     os::{
-        fd::{AsFd as _, AsRawFd as _},
+        fd::AsFd as _,
         unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown},
     },
     path::{Path, PathBuf},
@@ -185,7 +185,7 @@ fn make_beside(target: &Path, replaces: bool) -> io::Result<(Temporary, NamedTem
     };
     // Relative paths are made absolute there, and there may be no way from the root to the current directory.
     let is_reachable = directory.is_absolute() || std::env::current_dir().and_then(fs::metadata).is_ok();
-    let by_handle = PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()));
+    let by_handle = files::through_proc(handle.as_fd());
     let directory = if is_reachable { directory } else { &by_handle };
     // By itself it would put the temporary name into the error.
     let file = tempfile::Builder::new().prefix(&prefix).suffix(".partial").make_in(directory, make)?;

@@ -4,14 +4,14 @@ use std::{
     ffi::OsString,
     io,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStringExt,
     },
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
 };
 
-use onesweep_sys::files::{self, CURRENT_DIR, Stat};
+use onesweep_sys::files::{self, Stat};
 
 /// A directory. Its file system as a whole is what the kernel asks for; here the others are told apart.
 #[derive(Debug)]
@@ -68,8 +68,7 @@ fn is_below(file: &[u8], dir: &[u8]) -> bool {
 
 /// Where an open file lies, as the kernel tells it.
 pub(super) fn path_of(file: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
-    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    files::read_link_at(CURRENT_DIR, link.as_str()).map(OsString::into_vec)
+    Ok(files::path_of(file)?.into_os_string().into_vec())
 }
 
 /// The same for people.

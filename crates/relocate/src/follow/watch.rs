@@ -1,11 +1,11 @@
 //! Who is told that files were written: by fanotify, which reports the directory of each file that is closed after writing.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use onesweep_sys::fanotify::{Group, Happened};
-use onesweep_sys::files::{open_dir, statx_fd};
+use onesweep_sys::files::{open_dir, path_of, statx_fd};
 use onesweep_sys::handle::{Access, FileHandle, open_by_handle};
 
 /// Takes some 1,000 events.
@@ -66,7 +66,7 @@ impl Watch {
             opened => opened?,
         };
         let stat = statx_fd(open.as_fd())?;
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd()))?;
+        let path = path_of(open.as_fd())?;
         // One that was removed, or lies where this process sees nothing, has no path that leads to it.
         let found = open_dir(path.as_path()).and_then(|found| statx_fd(found.as_fd()));
         Ok(found.is_ok_and(|found| (found.dev, found.ino) == (stat.dev, stat.ino)).then_some(path))

@@ -11,11 +11,12 @@ use std::{
     collections::{BinaryHeap, HashMap},
     io,
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::{BorrowedFd, OwnedFd},
         unix::ffi::{OsStrExt, OsStringExt},
     },
 };
 
+use onesweep_sys::files;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -299,9 +300,8 @@ fn children(reached: &Reached<'_>, asker: &Asker, largest: Vec<Kept>) -> Result<
 }
 
 /// The path of an open directory, as the kernel tells it.
-fn path_of(directory: impl AsRawFd) -> io::Result<Vec<u8>> {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
-    Ok(link.into_os_string().into_vec())
+fn path_of(directory: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    Ok(files::path_of(directory)?.into_os_string().into_vec())
 }
 
 fn top_of(reached: &Reached<'_>) -> Result<Vec<u8>, Refusal> {

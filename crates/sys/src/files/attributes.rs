@@ -4,11 +4,11 @@
 //! a symbolic link, a fifo or a device, whatever has its name meanwhile.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid};
 
-use super::{PathArg, Time};
+use super::{PathArg, Time, through_proc};
 
 /// Sets owner and group of an open file; `None` leaves what is there.
 #[doc(alias = "fchown")]
@@ -33,8 +33,7 @@ pub fn set_mode_fd(fd: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
 /// Goes through `/proc`, since a handle itself is refused before Linux 6.6.
 #[doc(alias = "fchmodat")]
 pub fn set_mode_handle(handle: BorrowedFd<'_>, mode: u32) -> io::Result<()> {
-    let open = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    Ok(rustix::fs::chmodat(CWD, open.as_str(), Mode::from_raw_mode(mode), AtFlags::empty())?)
+    Ok(rustix::fs::chmodat(CWD, through_proc(handle), Mode::from_raw_mode(mode), AtFlags::empty())?)
 }
 
 /// Sets the times of the last access and the last change of an open file; `None` leaves the former.

@@ -7,7 +7,7 @@ use std::path::Path;
 /// The file system of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its magic number (`EXT4_SUPER_MAGIC` and so on), as in `statfs`.
+    /// Its [magic number](super::magic), as in `statfs`.
     pub magic: u32,
     /// Its number: of ext4 and btrfs (of each subvolume another) made from its UUID, of others from the device that it lies on.
     pub id: u64,

@@ -12,10 +12,12 @@ mod entry_type;
 mod file_system;
 mod listing;
 mod long_path;
+pub mod magic;
 mod names;
 mod on_behalf;
 mod open;
 mod stat;
+mod through_proc;
 mod xattr;
 
 use std::os::fd::BorrowedFd;
@@ -48,6 +50,7 @@ pub use open::{
     reopen_to_write, reopen_untouched,
 };
 pub use stat::{Stat, Time, dev_numbers, is_encrypted, is_verity, makedev, statx_at, statx_fd};
+pub use through_proc::{path_of, through_proc};
 pub use xattr::{
     list_xattrs_fd, list_xattrs_handle, list_xattrs_path, remove_xattr_fd, remove_xattr_handle, set_xattr_fd,
     set_xattr_handle, set_xattr_path, xattr_fd, xattr_handle, xattr_path,

@@ -4,13 +4,13 @@
 
 use std::ffi::{CStr, OsString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 
 use super::long_path::call_of_path;
-use super::{EntryType, PathArg};
+use super::{EntryType, PathArg, through_proc};
 
 /// Where the symbolic link `path` below `dir` points; an empty path means that `dir` is the link itself (`O_PATH`).
 pub fn read_link_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OsString> {
@@ -24,8 +24,7 @@ pub fn read_link_at(dir: BorrowedFd<'_>, path: impl PathArg) -> io::Result<OsStr
 /// Goes through `/proc`, since the other way needs a capability.
 #[doc(alias = "linkat")]
 pub fn name_file(file: BorrowedFd<'_>, dir: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
-    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(rustix::fs::linkat(CWD, open.as_str(), dir, name, AtFlags::SYMLINK_FOLLOW)?)
+    Ok(rustix::fs::linkat(CWD, through_proc(file), dir, name, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 /// Gives what is called `first` in one directory the further name `name` in another; a symbolic link gets it itself.

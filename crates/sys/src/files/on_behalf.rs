@@ -1,7 +1,7 @@
 //! What a file system in user space does for others: as they asked, with all flags and modes.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
@@ -10,14 +10,14 @@ use rustix::fs::{
 use rustix::io::ReadWriteFlags;
 
 use super::open::again;
-use super::{PathArg, Time};
+use super::{PathArg, Time, through_proc};
 
 /// Opens what a [handle](super::open_handle_at) stands for, with the flags of open(2).
 pub fn open_again_with(handle: BorrowedFd<'_>, flags: i32) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let path = through_proc(handle);
     // What is opened is no link any more but the way of /proc to it.
     let flags = OFlags::from_bits_retain(flags as u32) - OFlags::NOFOLLOW - OFlags::CREATE - OFlags::EXCL;
-    Ok(again(|| rustix::fs::open(path.as_str(), flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))?)
+    Ok(again(|| rustix::fs::open(path.as_path(), flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))?)
 }
 
 /// Makes and opens a file, or opens the one that is there, with the flags of open(2).
@@ -118,7 +118,7 @@ pub fn set_moments_handle(handle: BorrowedFd<'_>, access: Moment, change: Moment
 /// Sets an extended attribute of what a [handle](super::open_handle_at) stands for, with the flags of setxattr(2).
 #[doc(alias = "setxattr")]
 pub fn set_xattr_with(handle: BorrowedFd<'_>, name: impl PathArg, value: &[u8], flags: i32) -> io::Result<()> {
-    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let path = through_proc(handle);
     Ok(rustix::fs::setxattr(path, name, value, XattrFlags::from_bits_retain(flags as u32))?)
 }
 

@@ -2,13 +2,13 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::long_path::call_of_path;
-use super::{CURRENT_DIR, PathArg};
+use super::{CURRENT_DIR, PathArg, through_proc};
 use crate::features::features;
 
 const FILE_FLAGS: OFlags =
@@ -77,9 +77,9 @@ pub fn reopen_to_write(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 fn reopen_with(file: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = through_proc(file);
     // What is opened is no link any more but the way of /proc to it.
-    Ok(again(|| rustix::fs::open(path.as_str(), (FILE_FLAGS | flags) - OFlags::NOFOLLOW, Mode::empty()))?)
+    Ok(again(|| rustix::fs::open(path.as_path(), (FILE_FLAGS | flags) - OFlags::NOFOLLOW, Mode::empty()))?)
 }
 
 /// Opens a directory for listing, where `path` itself may not be a symbolic link; those on the way to it are followed.
@@ -237,9 +237,9 @@ fn open_leased(dir: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> rustix::io::R
     if FileType::from_raw_mode(rustix::fs::fstat(&handle)?.st_mode) != FileType::RegularFile {
         return Err(Errno::AGAIN);
     }
-    let same_file = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let same_file = through_proc(handle.as_fd());
     let flags = flags - OFlags::NONBLOCK - OFlags::NOFOLLOW;
-    again(|| rustix::fs::open(same_file.as_str(), flags, Mode::empty()))
+    again(|| rustix::fs::open(same_file.as_path(), flags, Mode::empty()))
 }
 
 /// Opens `path`; when it is relative and of several components, none of them may be a symbolic link.

@@ -2,12 +2,12 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 
-use super::PathArg;
+use super::{PathArg, through_proc};
 
 /// The names of the extended attributes of an open file. Empty where the file system has none.
 ///
@@ -66,10 +66,6 @@ pub fn set_xattr_handle(handle: BorrowedFd<'_>, name: impl PathArg, value: &[u8]
 /// As [`remove_xattr_fd`], of a [handle](super::open_handle_at), which may be one of a symbolic link.
 pub fn remove_xattr_handle(handle: BorrowedFd<'_>, name: impl PathArg) -> io::Result<()> {
     Ok(rustix::fs::removexattr(through_proc(handle), name)?)
-}
-
-fn through_proc(handle: BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
 /// Removes one extended attribute of an open file.

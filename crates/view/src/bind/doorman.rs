@@ -1,9 +1,9 @@
 //! Answers the kernel: who opens something goes on at once, or when what he opens is in memory.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{
         Mutex,
@@ -14,7 +14,7 @@ use std::{
 
 use onesweep_sys::{
     awake::Awake,
-    files::{EntryType, Stat, statx_fd},
+    files::{EntryType, Stat, path_of, statx_fd},
     permission::{Event, HelpersGate, Opening},
     ready::{self, Bell},
 };
@@ -143,8 +143,7 @@ impl Doorman {
     }
 
     fn route(&self, open: BorrowedFd<'_>) -> Option<Route> {
-        let path = fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd()));
-        path.ok().and_then(|path| self.routes.to(&path))
+        path_of(open).ok().and_then(|path| self.routes.to(&path))
     }
 
     fn opens_directory(&self, opening: Opening, route: &Route) {

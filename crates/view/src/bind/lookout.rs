@@ -2,15 +2,15 @@
 
 use std::{
     collections::HashSet,
-    fs::{self, File},
+    fs::File,
     io,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
 use onesweep_layout::mounts::MountTable;
 use onesweep_sys::{
-    files::{open_handle_at, statx_fd},
+    files::{open_handle_at, path_of, statx_fd},
     mounting,
 };
 
@@ -77,7 +77,7 @@ impl Lookout {
 
     /// The name of a mount's top, as the kernel names what is below it, if that is the top of the tree.
     fn top_of(&self, mount: u64, opened: &File) -> io::Result<Option<PathBuf>> {
-        let mut place = fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd()))?;
+        let mut place = path_of(opened.as_fd())?;
         let mut at: OwnedFd = opened.as_fd().try_clone_to_owned()?;
         for _ in 0..DEPTH_MAX {
             let above = open_handle_at(at.as_fd(), Path::new(".."))?;

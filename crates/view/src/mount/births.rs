@@ -12,7 +12,7 @@ use std::{
 };
 
 use onesweep_sys::{
-    files::{Stat, Time, file_system, open_handle_at, statx_at, statx_fd},
+    files::{Stat, Time, file_system, magic, open_handle_at, statx_at, statx_fd},
     handle::identity_of,
 };
 
@@ -24,15 +24,15 @@ const STEP_SECS: i64 = 1;
 
 /// File systems whose handles name an inode as long as it is there, also when it went from memory meanwhile.
 const KEEP_HANDLES: [u32; 9] = [
-    0xef53,      // ext2, ext3, ext4
-    0x5846_5342, // XFS
-    0x9123_683e, // btrfs
-    0xf2f5_2010, // F2FS
-    0xca45_1a4e, // bcachefs
-    0x0102_1994, // tmpfs
-    0x7366_746e, // NTFS, by the driver ntfs3
-    0x3153_464a, // JFS
-    0x6969,      // NFS
+    magic::EXT,
+    magic::XFS,
+    magic::BTRFS,
+    magic::F2FS,
+    magic::BCACHEFS,
+    magic::TMPFS,
+    magic::NTFS3,
+    magic::JFS,
+    magic::NFS,
 ];
 
 /// What is known of when an inode began.

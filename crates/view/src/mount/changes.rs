@@ -26,7 +26,7 @@ use std::{
 use fuser::{INodeNo, Notifier};
 use onesweep_sys::{
     fanotify::{Group, Happened},
-    files::{EntryType, Stat, file_system, open_handle_at},
+    files::{EntryType, Stat, file_system, magic, open_handle_at},
     handle::{Access, FileHandle, open_by_handle},
     inotify::Watches,
     ready::{self, Bell, Wanted},
@@ -63,19 +63,19 @@ const CONTENT: Happened = Happened::MODIFY.union(Happened::CLOSE_WRITE);
 /// (network and cluster file systems, those of virtual machines, layers, whatever FUSE shows; ZFS, where a rollback tells nothing)
 /// files may change unseen.
 const LOCAL: [u32; 13] = [
-    0xef53,      // ext2, ext3, ext4
-    0x5846_5342, // XFS
-    0x9123_683e, // btrfs
-    0xf2f5_2010, // F2FS
-    0xca45_1a4e, // bcachefs
-    0x0102_1994, // tmpfs
-    0x7366_746e, // NTFS, by the driver ntfs3
-    0x4d44,      // FAT
-    0x2011_bab0, // exFAT
-    0x3153_464a, // JFS
-    0x7371_7368, // SquashFS
-    0xe0f5_e1e2, // EROFS
-    0x9660,      // ISO 9660
+    magic::EXT,
+    magic::XFS,
+    magic::BTRFS,
+    magic::F2FS,
+    magic::BCACHEFS,
+    magic::TMPFS,
+    magic::NTFS3,
+    magic::FAT,
+    magic::EXFAT,
+    magic::JFS,
+    magic::SQUASHFS,
+    magic::EROFS,
+    magic::ISO9660,
 ];
 
 enum Watch {

@@ -9,10 +9,10 @@ use std::{
     fs::File,
     io::{self, BufWriter, IsTerminal, Write},
     os::{
-        fd::{AsFd, AsRawFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::ffi::OsStringExt,
     },
-    path::{Path, PathBuf},
+    path::Path,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -146,8 +146,7 @@ fn host() -> io::Result<String> {
 
 /// Where an open directory is, from the root of all.
 fn path_of(directory: &OwnedFd) -> io::Result<Vec<u8>> {
-    let link: PathBuf = std::fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd()))?;
-    Ok(link.into_os_string().into_vec())
+    Ok(files::path_of(directory.as_fd())?.into_os_string().into_vec())
 }
 
 /// What rows are written as.

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use onesweep_sys::{
     files::{
         DirReader, EntryType, make_directory_at, open_dir, open_dir_at, open_file_to_write, open_file_untouched,
-        remove_at, remove_directory_at, statx_fd,
+        remove_at, remove_directory_at, statx_fd, through_proc,
     },
     local_time,
     user::effective_uid,
@@ -164,7 +164,7 @@ impl RunFolder {
     }
 
     fn path_of(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd())).join(name)
+        through_proc(self.fd()).join(name)
     }
 }
 

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use onesweep_sys::{
-    files::{CURRENT_DIR, give_back, name_file, open_unnamed, read_link_at, statx_fd},
+    files::{give_back, name_file, open_unnamed, path_of, statx_fd},
     inode,
 };
 use thiserror::Error;
@@ -163,9 +163,7 @@ impl Keeper {
 
     /// Its path below the mount point.
     fn name_of(&self, file: &Moves<'_, MovableFile, Donor>) -> PathBuf {
-        use std::os::fd::AsRawFd;
-        let link = format!("/proc/self/fd/{}", file.file.fd().as_raw_fd());
-        let path = read_link_at(CURRENT_DIR, link.as_str()).map_or_else(|_| file.path.to_owned(), PathBuf::from);
+        let path = path_of(file.file.fd()).unwrap_or_else(|_| file.path.to_owned());
         path.strip_prefix(&self.mount_point).map_or(path.clone(), Path::to_owned)
     }
 
