@@ -10,7 +10,7 @@ use std::{
 use onesweep_layout::btrfs::{Attribute, DirItem, InodeItem, kind};
 use onesweep_sys::btrfs::{self, Item, Key, SearchBuffer};
 
-use super::{Names, Told};
+use super::{Names, Told, by_number};
 use crate::{
     identity::NodeId,
     volume::{ACCESS_LIST, Volume},
@@ -43,7 +43,8 @@ impl Trees {
     pub(super) fn session<'a>(&'a self, volume: &'a Volume) -> Session<'a> {
         let spare = self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let buffer = spare.unwrap_or_else(|| SearchBuffer::new(ROOM));
-        Session { trees: self, top: volume.top(), buffer: Some(buffer), listed: Vec::new(), names: Names::default() }
+        let (listed, names, between) = (Vec::new(), Names::default(), Vec::new());
+        Session { trees: self, top: volume.top(), buffer: Some(buffer), listed, names, between }
     }
 
     fn give_back(&self, buffer: SearchBuffer) {
@@ -85,6 +86,8 @@ pub(super) struct Session<'a> {
     buffer: Option<SearchBuffer>,
     listed: Vec<Listed>,
     names: Names,
+    /// Other inodes that lay between those directories, by rising numbers: files were made right after the directory that they are in.
+    between: Vec<Told>,
 }
 
 impl Drop for Session<'_> {
@@ -96,18 +99,20 @@ impl Drop for Session<'_> {
 impl Session<'_> {
     /// Tells inodes of a tree with these numbers, which rise, those that can be told; names in them are kept.
     pub(super) fn look_into(&mut self, tree: u64, inodes: &[u64], found: &mut dyn FnMut(Told)) {
-        let Self { trees, top, buffer: Some(buffer), listed, names } = self else { return };
+        let Self { trees, top, buffer: Some(buffer), listed, names, between } = self else { return };
         listed.clear();
         names.clear();
+        between.clear();
         // What isn't told is read in the ordinary way, which says why.
         let _ = scan(*top, buffer, (tree, kind::DIR_INDEX), inodes, &mut |part| match part {
             Part::Item(item) if item.key.kind == kind::INODE_ITEM => {
-                if inodes.binary_search(&item.key.objectid).is_ok()
-                    && let Some(told) = trees.told(&item)
-                {
+                let Some(told) = trees.told(&item) else { return };
+                if inodes.binary_search(&told.ino).is_ok() {
                     found(told);
                     let at = names.all.len();
                     listed.push(Listed { ino: told.ino, names: Some(at..at), is_special: false });
+                } else {
+                    between.push(told);
                 }
             }
             Part::Item(item) => {
@@ -127,14 +132,23 @@ impl Session<'_> {
 
     /// Tells inodes of a tree with these numbers, which rise, those that can be told.
     pub(super) fn look(&mut self, tree: u64, inodes: &[u64], found: &mut dyn FnMut(Told)) {
-        let Self { trees, top, buffer: Some(buffer), .. } = self else { return };
-        let _ = scan(*top, buffer, (tree, kind::INODE_ITEM), inodes, &mut |part| {
+        let Self { trees, top, buffer: Some(buffer), between, .. } = self else { return };
+        let (mut told, mut others) = (Vec::with_capacity(inodes.len()), Vec::new());
+        for &ino in inodes {
+            match by_number(between, ino) {
+                Some(inode) => told.push(*inode),
+                None => others.push(ino),
+            }
+        }
+        let _ = scan(*top, buffer, (tree, kind::INODE_ITEM), &others, &mut |part| {
             if let Part::Item(item) = part
                 && item.key.kind == kind::INODE_ITEM
             {
-                trees.told(&item).into_iter().for_each(&mut *found);
+                told.extend(trees.told(&item));
             }
         });
+        told.sort_unstable_by_key(|inode| inode.ino);
+        told.into_iter().for_each(found);
     }
 
     /// Adds the names of a directory that was looked into. `None` where they can't all be told, or are more than `most`, or it has an

@@ -5,6 +5,7 @@
 //! is told from then on has its directory read once more, in the ordinary way. So is whatever is unusual. XFS tells no names so:
 //! there a directory is opened and listed, and nothing else is asked of it.
 
+mod ahead;
 mod btrfs;
 mod ext4;
 mod xfs;
@@ -126,7 +127,7 @@ impl Session<'_> {
     fn look_into(&mut self, subvolume: u64, directories: &[u64], found: &mut dyn FnMut(Told)) {
         match self {
             Session::Ext4(session) => session.look(directories, found),
-            Session::Xfs(session) => session.look_into(directories, found),
+            Session::Xfs(session) => session.look(directories, found),
             Session::Btrfs(session) => session.look_into(subvolume, directories, found),
         }
     }
@@ -233,7 +234,6 @@ impl Bulk {
             }
             let mut wanted: Vec<u64> = names.all.iter().map(|(ino, _)| *ino).collect();
             wanted.sort_unstable();
-            wanted.dedup();
             let mut found = Vec::with_capacity(wanted.len());
             if !wanted.is_empty() {
                 session.look(subvolume, &wanted, &mut |told| found.push(told));

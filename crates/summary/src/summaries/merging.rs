@@ -40,6 +40,8 @@ pub(super) struct Merging<'a> {
     pub(super) entries_max: usize,
     settling: i64,
     clock: &'a dyn Clock,
+    /// When it began, in milliseconds since 1970.
+    began: i64,
     /// Until then times of files say nothing.
     doubtful_until: i64,
     are_told: bool,
@@ -94,6 +96,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             entries_max: *entries_max,
             settling,
             clock: &**clock,
+            began: millis(clock.time()),
             doubtful_until: told.doubtful_until,
             are_told,
             moves_change_times,
@@ -222,7 +225,8 @@ impl Merging<'_> {
         let (passed, settling) = (millis(self.clock.passed()), self.settling * 1000);
         let left = match passed < self.doubtful_until {
             true => settling,
-            false => (reading.changed_at.saturating_mul(1000)).saturating_add(settling) - millis(self.clock.time()),
+            // What is told of it may be as old as the harvest.
+            false => reading.changed_at.saturating_mul(1000).saturating_add(settling) - self.began,
         };
         if left > 0 {
             // Times of the future may be anybody's.

@@ -208,6 +208,26 @@ fn what_is_read_after_a_clock_was_set_has_a_whole_time_to_settle() {
     }
 }
 
+/// What is told of a file may be as old as the harvest when its directory is put down.
+#[test]
+fn what_has_settled_since_it_was_read_is_read_once_more() {
+    let hands = Hands::new();
+    let tree = Tree::new(7);
+    {
+        let mut state = tree.state();
+        state.files.insert(FILE, 10);
+        state.directory(ROOT).names.insert("file".to_owned(), FILE);
+        (state.settling, state.changed_at) = (SETTLING, hands.time());
+        state.takes = Some((hands.clone(), SETTLING + 1));
+    }
+    let mut tracked = opened(&tree, Store::in_memory().expect("a store")).with_clock(hands.clone());
+    agrees(&mut tracked, &tree, ROOT, "at first");
+    tree.state().takes = None;
+    change(&tree);
+    hands.pass(SETTLING + 1);
+    agrees(&mut tracked, &tree, ROOT, "it has settled");
+}
+
 #[test]
 fn what_is_due_by_itself_goes_by_the_time_that_passes() {
     for set in [-30 * HOUR, 30 * HOUR] {

@@ -21,7 +21,10 @@ use onesweep_summary::{
 };
 use onesweep_sys::{fanotify::Happened, files::Time};
 
-use crate::declared::{ByClass, ByName, ByOwner, stat};
+use crate::{
+    declared::{ByClass, ByName, ByOwner, stat},
+    settling::Hands,
+};
 
 pub(crate) const ROOT: u64 = 1;
 
@@ -81,6 +84,8 @@ pub(crate) struct State {
     pub(crate) written_down: Option<(BTreeMap<u64, i64>, u64)>,
     /// One directory is read after the other.
     pub(crate) is_read_by_one: bool,
+    /// So many seconds pass with each reading.
+    pub(crate) takes: Option<(Arc<Hands>, i64)>,
     /// What it was asked, and of which inode.
     pub(crate) trace: Vec<(&'static str, u64)>,
 }
@@ -479,7 +484,11 @@ impl Directories for Tree {
             state.change();
         }
         let listed = Listed::of(&state, directory.ino)?;
-        Ok(self.reading(&state, listed))
+        let reading = self.reading(&state, listed);
+        if let Some((hands, seconds)) = &state.takes {
+            hands.pass(*seconds);
+        }
+        Ok(reading)
     }
 
     /// Where they are woven, others write at every step of a reading, and some are read at the same time.
