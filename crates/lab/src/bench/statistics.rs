@@ -11,6 +11,9 @@ pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) upper: f64,
     pub(crate) greatest: f64,
+    pub(crate) mean: f64,
+    /// The standard error of the mean; 0 of one value.
+    pub(crate) error: f64,
     /// Ratios of which one side was measured once: what is seen are the rounds of the other.
     pub(crate) one_sided: bool,
 }
@@ -24,6 +27,9 @@ impl Spread {
 /// The quartiles, between neighbours in proportion; `None` of nothing.
 pub(crate) fn spread(values: Vec<f64>) -> Option<Spread> {
     let at = |part| quantile(&values, part);
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some(Spread {
         count: values.len(),
         least: at(0.0)?,
@@ -31,6 +37,8 @@ pub(crate) fn spread(values: Vec<f64>) -> Option<Spread> {
         median: at(0.5)?,
         upper: at(0.75)?,
         greatest: at(1.0)?,
+        mean,
+        error: (squares / (count - 1.0).max(1.0) / count).sqrt(),
         one_sided: false,
     })
 }
@@ -77,6 +85,15 @@ mod tests {
         let two = spread(vec![2.0, 1.0]).unwrap();
         assert_eq!((two.lower, two.median, two.upper, two.count), (1.25, 1.5, 1.75, 2));
         assert_eq!(spread(Vec::new()), None);
+    }
+
+    #[test]
+    fn the_error_of_a_mean_is_less_for_more_values() {
+        let of = |values: &[f64]| spread(values.to_vec()).map(|spread| (spread.mean, spread.error)).unwrap();
+        assert_eq!(of(&[7.0]), (7.0, 0.0));
+        assert_eq!(of(&[1.0, 3.0]), (2.0, 1.0));
+        assert_eq!(of(&[1.0, 3.0, 1.0, 3.0]).0, 2.0);
+        assert!((of(&[1.0, 3.0, 1.0, 3.0]).1 - (1.0f64 / 3.0).sqrt()).abs() < 1e-12);
     }
 
     #[test]

@@ -6,6 +6,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use onesweep_summary::reading::Directories as _;
+use onesweep_summary::volume::Volume;
 
 use super::outcomes::{Cost, Day, Days};
 use super::passes;
@@ -58,6 +63,10 @@ struct On<'a> {
 
 impl On<'_> {
     fn all(&mut self, subject: &Subject, facts: &Facts) -> Result<Days, String> {
+        // Small ones are there to try.
+        if subject.scale >= 1.0 {
+            self.settle()?;
+        }
         let (served, first) = self.started()?;
         eprintln!("  first harvest: {:.2} s of disk", first.busy_ms / 1000.0);
         let walks = self.walks()?;
@@ -87,6 +96,20 @@ impl On<'_> {
             restart: Some(restart),
             pass_ms: None,
         })
+    }
+
+    /// What was written within minutes is read once more when its blocks have settled: the first days would pay for how lately the
+    /// image was made, and no server's files are all so new.
+    fn settle(&self) -> Result<(), String> {
+        let tree = &self.stage.tree;
+        let volume = Volume::of(tree).map_err(|error| format!("{}: {error}", tree.display()))?;
+        let settled = Duration::from_secs(volume.settling_seconds().unsigned_abs()) + newest_change(tree)?;
+        loop {
+            self.interrupt.check()?;
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let Some(left) = settled.checked_sub(now).filter(|left| !left.is_zero()) else { return Ok(()) };
+            thread::sleep(left.min(Duration::from_secs(1)));
+        }
     }
 
     /// A server from cold, with what its start costs the disk.
@@ -138,6 +161,13 @@ fn directories(tree: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
+/// Since 1970.
+fn newest_change(tree: &Path) -> Result<Duration, String> {
+    let found = mount::run("find", [tree.as_os_str(), "-printf".as_ref(), "%C@\n".as_ref()])?.stdout;
+    let seconds = String::from_utf8_lossy(&found).lines().filter_map(|line| line.parse().ok()).fold(0.0, f64::max);
+    Ok(Duration::from_secs_f64(seconds))
+}
+
 /// Makes a file in every hundredth directory, of those in random order.
 fn scatter(directories: &[PathBuf], seed: u64) -> Result<u64, String> {
     let mut random = Random::new(seed);
@@ -150,4 +180,32 @@ fn scatter(directories: &[PathBuf], seed: u64) -> Result<u64, String> {
         }
     }
     Ok(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_change_is_that_of_any_entry() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("directory");
+        fs::create_dir(&below).unwrap();
+        std::os::unix::fs::symlink("nowhere", below.join("link")).unwrap();
+        fs::write(below.join("file"), "").unwrap();
+        let changed = |path: &Path| {
+            use std::os::unix::fs::MetadataExt as _;
+            let told = fs::symlink_metadata(path).unwrap();
+            told.ctime() as f64 + told.ctime_nsec() as f64 / 1e9
+        };
+        // What was changed last is neither the top nor a directory.
+        while changed(&below.join("file")) <= changed(&below) {
+            fs::set_permissions(below.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let newest = newest_change(folder.path()).unwrap().as_secs_f64();
+        assert!((newest - changed(&below.join("file"))).abs() < 1e-6, "{newest}");
+        assert!(newest_change(&folder.path().join("missing")).is_err());
+    }
 }
