@@ -93,6 +93,18 @@ def test_who_keeps_everything_gets_everything(root: Path) -> None:
     assert summary.peak_budget <= 64 << 10
 
 
+def test_what_was_done_so_far_is_told_at_any_time(root: Path) -> None:
+    for n in range(64):
+        (root / f"f{n}").write_bytes(bytes(16 << 10))
+    done = []
+    with onesweep.read(root, budget="64K") as reader:
+        for f in reader:
+            f.release()
+            done.append(reader.summary.files)
+    assert done == sorted(done) and done[0] < 64, "the budget holds four of them"
+    assert reader.summary.files == 64
+
+
 def test_views_stay_when_their_file_leaves_the_budget(root: Path) -> None:
     for n in range(64):
         (root / f"f{n}").write_bytes(bytes([n]) * (16 << 10))
