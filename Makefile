@@ -285,7 +285,7 @@ test-long: deps
 	$(MAKE) python-test
 	$(MAKE) torch-test
 	$(MAKE) ray-test
-	$(MAKE) web-test
+	ONESWEEP_TEST_LONG=1 $(MAKE) web-test
 	$(MAKE) features-lint
 	$(MAKE) engines-test
 	$(MAKE) yara-test

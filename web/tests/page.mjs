@@ -7,6 +7,8 @@ import { after, before, test as nodeTest } from "node:test";
 import { NOBODY, browser, fill, image, serve } from "./server.mjs";
 
 const MANY = 260;
+/** Half of them in one directory, and a thousand in each of others. */
+const VERY_MANY = process.env.ONESWEEP_TEST_LONG ? 1_000_000 : 20_000;
 const isRoot = process.getuid() === 0;
 if (!isRoot) console.log("skipped: web: needs root");
 let disk, server, chromium;
@@ -41,6 +43,8 @@ after(async () => {
 /** A page that has asked nobody but the server, in no address named the token, and complained of nothing. */
 async function open(token, options = {}, address = "", at = server) {
     const context = await chromium.newContext({ viewport: { width: 1360, height: 800 }, reducedMotion: "reduce", ...options });
+    // What a million directories take without optimisation.
+    if (process.env.ONESWEEP_TEST_LONG) context.setDefaultTimeout(300_000);
     const page = await context.newPage();
     const complaints = [];
     page.on("pageerror", (error) => complaints.push(String(error)));
@@ -284,6 +288,44 @@ test("of very many directories the largest are named, the rest summed up, and a 
     assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "nothing sticks out");
     assert.deepEqual(complaints, []);
     await close();
+});
+
+test("before very many directories, also in one, the page asks for what it shows, and stays live", async () => {
+    const crowded = image(1024 + VERY_MANY / 200, 2 * VERY_MANY);
+    let serving;
+    try {
+        for (let number = 0; number < VERY_MANY / 2; number++) mkdirSync(`${crowded.root}/all/d${number}`, { recursive: number === 0 });
+        for (let number = 0; number < VERY_MANY / 2; number++) {
+            const project = `${crowded.root}/projects/p${Math.floor(number / 1000)}`;
+            mkdirSync(`${project}/d${number % 1000}`, { recursive: number % 1000 === 0 });
+        }
+        fill(crowded.root, "projects/p7/d7/file", 30000);
+        serving = await serve(crowded);
+        const { page, complaints, close } = await open(serving.root, {}, `${crowded.root}/all`, serving);
+        let received = 0;
+        page.on("response", (response) => (received = Math.max(received, Number(response.headers()["content-length"] ?? 0))));
+        await heading(page, "all");
+        await row(page, / smaller directories$/).waitFor();
+        assert.equal(await page.getByRole("rowheader").count(), 201);
+        assert.equal(await page.locator(".facts").getAttribute("data-inodes"), inodes(`${crowded.root}/all`));
+        await page.goto(`${serving.url}#${crowded.root}/projects`);
+        await heading(page, "projects");
+        assert.equal((await page.getByRole("rowheader").allTextContents())[0], "p7");
+        await page.locator("a.tile", { hasText: "p7" }).first().click();
+        await heading(page, "p7");
+        await row(page, "d7").waitFor();
+        fill(crowded.root, "projects/p7/d8/file", 60000);
+        await page.waitForFunction(() => document.querySelector(".list tbody th")?.textContent === "d8");
+        await page.goto(`${serving.url}#${crowded.root}`);
+        await heading(page, "root");
+        assert.equal(await page.locator(".facts").getAttribute("data-inodes"), inodes(crowded.root));
+        assert.ok(received > 0 && received < 200_000, `no answer is as long as the list of all: ${received}`);
+        assert.deepEqual(complaints, []);
+        await close();
+    } finally {
+        await serving?.close();
+        crowded.close();
+    }
 });
 
 test("a breakdown shows what is declared, by the keyboard too, in dark and in light", async () => {

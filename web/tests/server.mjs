@@ -20,8 +20,8 @@ function run(command, ...words) {
     return execFileSync(command, words, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
 }
 
-/** An empty ext4, mounted; `close` takes it down. */
-export function image(megabytes) {
+/** An empty ext4, mounted, with as many inodes as are asked for, or usual; `close` takes it down. */
+export function image(megabytes, inodes = 0) {
     const base = process.env.ONESWEEP_TEST_DIR ?? os.tmpdir();
     mkdirSync(base, { recursive: true });
     // As the program's own tests name theirs, whose next run clears away what a killed one left.
@@ -53,8 +53,9 @@ export function image(megabytes) {
         mount();
     };
     writeFileSync(file, "");
-    truncateSync(file, megabytes << 20);
-    run("mkfs.ext4", "-q", "-b", String(BLOCK), "-E", "lazy_itable_init=1,lazy_journal_init=1", file);
+    truncateSync(file, megabytes * 2 ** 20);
+    const number = inodes ? ["-N", String(inodes)] : [];
+    run("mkfs.ext4", "-q", "-b", String(BLOCK), ...number, "-E", "lazy_itable_init=1,lazy_journal_init=1", file);
     mkdirSync(root);
     mount();
     chmodSync(root, 0o755);
