@@ -1,4 +1,4 @@
-//! `onesweep defrag` on real file systems: what it says, what it leaves, and what a reader gains.
+//! `onesweep defrag` on real file systems: what it says, and what it leaves.
 
 use std::{
     collections::BTreeMap,
@@ -15,16 +15,15 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    disk_model::Disk,
     equality::differences,
     image::{Fs, Image},
-    run::{finish, interruptible, long, onesweep, output, root_test, run, say, seed, text},
+    run::{finish, interruptible, onesweep, output, root_test, run, seed, text},
     trace,
     tree::{self, Entry, Rng, manifest, sums},
 };
 
 /// Files of 1 to 6 blocks that grew by turns.
-fn scatter(root: &Path, count: usize) {
+pub(crate) fn scatter(root: &Path, count: usize) {
     fs::create_dir_all(root).expect("a folder");
     let mut rng = Rng::new(seed());
     let files: Vec<File> =
@@ -38,7 +37,7 @@ fn scatter(root: &Path, count: usize) {
 }
 
 /// Files of 2 to 6 blocks, without holes, that grew by turns.
-fn grow_by_turns(root: &Path, count: u64) {
+pub(crate) fn grow_by_turns(root: &Path, count: u64) {
     fs::create_dir_all(root).expect("a folder");
     let mut rng = Rng::new(seed());
     for block in 0..6 {
@@ -51,17 +50,17 @@ fn grow_by_turns(root: &Path, count: u64) {
     }
 }
 
-fn defrag(options: &[&str], root: &Path, code: i32) -> Value {
+pub(crate) fn defrag(options: &[&str], root: &Path, code: i32) -> Value {
     let out = finish(onesweep(["defrag", "--json", "--force"]).args(options).arg(root), code);
     serde_json::from_slice(&out.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(&out.stdout)))
 }
 
-fn seeks(told: &Value, when: &str) -> u64 {
+pub(crate) fn seeks(told: &Value, when: &str) -> u64 {
     told[when]["seeks"].as_u64().unwrap_or_else(|| panic!("{when} in {told}"))
 }
 
 /// All but the allocated bytes: a file in many pieces has a block with its map, which it loses.
-fn entries(root: &Path) -> BTreeMap<PathBuf, Entry> {
+pub(crate) fn entries(root: &Path) -> BTreeMap<PathBuf, Entry> {
     manifest(root).into_iter().map(|(path, (entry, _))| (path, entry)).collect()
 }
 
@@ -121,7 +120,7 @@ fn a_limit_on_the_size_of_files_is_told() {
 }
 
 /// The checker finds nothing.
-fn check(image: &mut Image) {
+pub(crate) fn check(image: &mut Image) {
     image.unmount();
     let (program, option) = match image.fs {
         Fs::Xfs => ("xfs_repair", "-n"),
@@ -197,6 +196,14 @@ fn grow_in_halves(root: &Path, count: u64) {
         }
         tree::sync(root);
     }
+}
+
+pub(crate) fn filefrag(root: &Path) -> Vec<u8> {
+    let mut paths: Vec<PathBuf> =
+        fs::read_dir(root).expect("a folder").map(|entry| entry.expect("one").path()).collect();
+    paths.retain(|path| path.is_file());
+    paths.sort();
+    output(Command::new("filefrag").arg("-e").args(paths))
 }
 
 /// Bytes of the device on which the files of a directory lie.
@@ -439,136 +446,6 @@ fn what_snapshots_of_btrfs_share_stays() {
     check(&mut image);
 }
 
-fn filefrag(root: &Path) -> Vec<u8> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(root).expect("a folder").map(|entry| entry.expect("one").path()).collect();
-    paths.retain(|path| path.is_file());
-    paths.sort();
-    output(Command::new("filefrag").arg("-e").args(paths))
-}
-
-/// What is kept is told in the plan, moves back, and is freed; and it is not moved itself.
-#[test]
-fn what_was_moved_goes_back() {
-    root_test!();
-    let mut image = Image::new(Fs::Ext4, 512 << 20);
-    let root = image.root().join("tree");
-    scatter(&root, 200);
-    image.cold();
-    let (before, there) = (entries(&root), filefrag(&root));
-
-    let planned = defrag(&["--keep", "-n"], &root, 0);
-    assert!(planned["held_blocks"].as_u64() > Some(200) && planned["undo"].is_null(), "{planned}");
-    assert!(!image.root().join(".onesweep").exists(), "nothing was made");
-    let said = text(&finish(onesweep(["defrag", "--keep", "-n"]).arg(&root), 0).stdout);
-    assert!(said.contains(&format!("\nto keep: {} blocks, ", planned["held_blocks"])), "{said}");
-
-    let told = defrag(&["--keep"], &root, 0);
-    assert_eq!((&told["held_blocks"], &told["passes"]), (&planned["held_blocks"], &1.into()), "{told}");
-    assert_eq!(told["moved_bytes"].as_u64(), told["held_blocks"].as_u64().map(|blocks| blocks * 4096));
-    let id = told["undo"].as_str().expect("a name").to_owned();
-    assert!(filefrag(&root) != there && entries(&root) == before);
-    let all = defrag(&["-n"], &image.root(), 0);
-    assert_eq!((&all["files"], &all["stayed"]), (&told["files"], &serde_json::json!({})), "{all}");
-
-    for known in ["none", "../undo", ""] {
-        for does in ["--undo", "--forget"] {
-            let out = finish(onesweep(["defrag", does, known]).arg(&root), 2);
-            let wanted = format!("tree: no old places are kept as {known}; there are {id}\n");
-            assert!(text(&out.stderr).ends_with(&wanted), "{}", text(&out.stderr));
-        }
-    }
-    let out = finish(onesweep(["defrag", "--undo", &id]).arg(&root).arg(image.root()), 2);
-    assert!(text(&out.stderr).contains("name one directory of it"), "{}", text(&out.stderr));
-
-    let undone = defrag(&["--undo", &id], &root, 0);
-    assert_eq!((&undone["moved_files"], &undone["moved_bytes"]), (&told["moved_files"], &told["moved_bytes"]));
-    assert_eq!((&undone["stayed"], &undone["is_complete"]), (&serde_json::json!({}), &true.into()), "{undone}");
-    assert!(filefrag(&root) == there && entries(&root) == before);
-    let said = text(&finish(onesweep(["defrag", "--undo", &id]).arg(&root), 0).stdout);
-    assert!(
-        said.starts_with("0 files moved back, ") && said.contains(" files lay at their old places already\n"),
-        "{said}"
-    );
-
-    // Another process that moves files so: nothing is moved, and one line says why.
-    let folder = fs::File::open(image.root().join(".onesweep/undo")).expect("a folder");
-    folder.lock().expect("a lock");
-    for words in [["--keep", "--force"], ["--undo", &id]] {
-        let out = finish(onesweep(["defrag", "-q"]).args(words).arg(&root), 2);
-        let said = text(&out.stderr);
-        assert!(
-            said.ends_with("moves files of this file system; wait until it ends\n") && said.lines().count() == 1,
-            "{said}"
-        );
-    }
-    assert!(filefrag(&root) == there);
-    drop(folder);
-    // One that is damaged keeps its own region.
-    let manifest = image.root().join(".onesweep/undo").join(&id).join("000000.json");
-    fs::write(&manifest, "{\"what\":").expect("a file");
-    let undone = defrag(&["--undo", &id], &root, 1);
-    assert_eq!((&undone["unread_regions"], &undone["is_complete"]), (&1.into(), &false.into()), "{undone}");
-    let out = finish(onesweep(["defrag", "--undo", &id]).arg(&root), 1);
-    assert!(text(&out.stderr).contains("000000.json: cannot read what leads back: "), "{}", text(&out.stderr));
-    assert!(
-        text(&out.stdout).contains("1 regions stay: what leads them back can't be read\n"),
-        "{}",
-        text(&out.stdout)
-    );
-
-    let out = finish(onesweep(["defrag", "--json", "--forget", &id]).arg(&root), 0);
-    let freed: Value = serde_json::from_slice(&out.stdout).expect("JSON");
-    assert!(freed["freed_bytes"].as_u64() >= told["moved_bytes"].as_u64(), "{freed}");
-    let out = finish(onesweep(["defrag", "--undo", &id]).arg(&root), 2);
-    assert!(text(&out.stderr).contains("; there are none\n"), "{}", text(&out.stderr));
-    image.unmount();
-    output(Command::new("e2fsck").arg("-fn").arg(image.device()));
-    image.mount();
-    assert!(entries(&root) == before);
-}
-
-/// An ordinary user may keep old places where the mount is that user's own; elsewhere the path is named, and nothing moves.
-#[test]
-fn users_keep_where_they_may() {
-    root_test!();
-    const NOBODY: u32 = 65_534;
-    let image = Image::new(Fs::Ext4, 1 << 30);
-    let root = image.root().join("tree");
-    scatter(&root, 60);
-    for entry in fs::read_dir(&root).expect("a folder") {
-        std::os::unix::fs::chown(entry.expect("one").path(), Some(NOBODY), Some(NOBODY)).expect("an owner");
-    }
-    std::os::unix::fs::chown(&root, Some(NOBODY), Some(NOBODY)).expect("an owner");
-    tree::sync(&root);
-    // Where the program lies may be closed to others.
-    let program = image.root().join("program");
-    crate::run::copy_program(&crate::run::program(), &program);
-    let there = filefrag(&root);
-    let as_nobody = |words: &[&str], code| {
-        let mut command = Command::new(&program);
-        command.arg("defrag").args(words).arg("tree").current_dir(image.root()).uid(NOBODY).gid(NOBODY);
-        finish(&mut command, code)
-    };
-    let out = as_nobody(&["--keep", "--force"], 2);
-    assert!(
-        text(&out.stderr).contains("/.onesweep: cannot make this folder for old places: Permission denied; "),
-        "{}",
-        text(&out.stderr)
-    );
-    assert!(filefrag(&root) == there);
-
-    std::os::unix::fs::chown(image.root(), Some(NOBODY), Some(NOBODY)).expect("an owner");
-    let told: Value = serde_json::from_slice(&as_nobody(&["--keep", "--force", "--json"], 0).stdout).expect("JSON");
-    let id = told["undo"].as_str().expect("a name");
-    assert!(filefrag(&root) != there);
-    let out = finish(onesweep(["defrag", "--undo", id]).arg(&root), 2);
-    assert!(text(&out.stderr).contains("it belongs to user 65534; run as that user"), "{}", text(&out.stderr));
-    as_nobody(&["--undo", id], 0);
-    assert!(filefrag(&root) == there);
-    as_nobody(&["--forget", id], 0);
-}
-
 /// A plan for an ordinary user is of what that user may move, and directories of others don't keep it from the rest.
 #[test]
 fn a_user_packs_ones_own_directories_among_others() {
@@ -651,116 +528,4 @@ fn an_interrupt_ends_it_where_nothing_is_lost() {
         return;
     }
     panic!("ten runs were over before they could be interrupted");
-}
-
-/// What it is for: the disk time that GNU tar takes, modelled from the requests that it really makes.
-#[test]
-fn gnu_tar_reads_a_packed_tree_in_a_fraction() {
-    root_test!();
-    for (options, part) in [(&[][..], 5.0), (&["--near"], 5.0)] {
-        packed_for_gnu_tar(Fs::Ext4, options, part);
-    }
-}
-
-/// On XFS most of what is left is metadata, which stays where it is.
-#[test]
-fn gnu_tar_reads_a_packed_xfs_in_a_fraction() {
-    root_test!();
-    for (options, part) in [(&[][..], 3.3), (&["--region", "8M"], 3.3)] {
-        packed_for_gnu_tar(Fs::Xfs, options, part);
-    }
-}
-
-/// Linux reads ahead file by file: a packed directory is one run, but a request for each file. In batches it is a few, and so it is where
-/// neighbours begin together.
-#[test]
-fn a_packed_directory_is_warmed_by_few_requests() {
-    root_test!(alone);
-    let bytes = 512 << 20;
-    let mut image = Image::new(Fs::Ext4, bytes);
-    let root = image.root().join("tree");
-    grow_by_turns(&root, 256);
-    grow_by_turns(&root.join("below"), 20);
-    defrag(&[], &root, 0);
-    let in_memory = |image: &mut Image, options: &[&str]| {
-        let mut warm = onesweep(["warm", "--json"]);
-        warm.args(options).arg(&root);
-        let requests = trace::of_command(image, warm);
-        let files = |below: &Path| {
-            let entries = fs::read_dir(below).expect("a folder").map(|entry| entry.expect("one").path());
-            entries.filter(|path| path.is_file()).collect::<Vec<_>>()
-        };
-        let cached = |below| crate::cache::pages(&files(below)).values().sum::<u64>();
-        let data: Vec<_> = requests.into_iter().filter(|request| !request.metadata).collect();
-        (data, cached(&root), cached(&root.join("below")))
-    };
-    let own: u64 = fs::read_dir(&root)
-        .expect("a folder")
-        .map(|entry| entry.expect("one").metadata().expect("facts"))
-        .filter(|facts| facts.is_file())
-        .map(|facts| facts.len() / 4096)
-        .sum();
-    let (joined, joined_own, joined_below) = in_memory(&mut image, &[]);
-    assert!(joined_own == own && joined_below > 0);
-    assert!(joined.len() * 4 <= 256, "{} requests", joined.len());
-    let (all, all_own, all_below) = in_memory(&mut image, &["--queue-depth", "1"]);
-    assert!(all_own == own && all_below > 0);
-    assert!(all.len() >= 256, "{} requests", all.len());
-    let (batch, batch_own, batch_below) = in_memory(&mut image, &["--directory"]);
-    let time = |requests: &[trace::Request]| Disk::of(bytes).serve(requests).total_ms();
-    say(&format!(
-        "256 packed files: {} requests one after the other, {:.1} ms of disk time; in a batch {} requests, {:.1} ms",
-        all.len(),
-        time(&all),
-        batch.len(),
-        time(&batch)
-    ));
-    assert_eq!((batch_own, batch_below), (own, 0));
-    assert!(batch.len() * 8 <= all.len(), "{} requests", batch.len());
-    assert!(batch.is_sorted_by_key(|request| request.start));
-
-    // What has no files of its own, and what is no directory.
-    let empty = image.root().join("empty");
-    fs::create_dir(&empty).expect("a folder");
-    std::os::unix::fs::symlink("tree", image.root().join("link")).expect("a link");
-    for (options, path, wanted) in [
-        (&["--directory"][..], &empty, "0 of 0 files warmed"),
-        (&["--directory"], &root.join("f1"), "1 of 1 files warmed"),
-        (&["--directory"], &image.root().join("link"), "0 of 0 files warmed"),
-        (&["--directory", "-H"], &image.root().join("link"), "256 of 256 files warmed"),
-    ] {
-        let out = finish(onesweep(["warm"]).args(options).arg(path), 0);
-        assert!(text(&out.stdout).starts_with(wanted), "{options:?} {}: {}", path.display(), text(&out.stdout));
-    }
-}
-
-fn packed_for_gnu_tar(fs: Fs, options: &[&str], part: f64) {
-    let (files, bytes) = if long() { (20_000, 8 << 30) } else { (3000, 1 << 30) };
-    let mut image = tree::aged(fs, files, bytes);
-    let root = image.root().join("tree");
-    let before = entries(&root);
-    let time = |image: &mut Image| {
-        let mut tar = Command::new("tar");
-        tar.args(["-cf", "-", "-C"]).arg(&root).arg(".");
-        let requests = trace::from_cold(image, tar);
-        (Disk::of(bytes).serve(&requests).total_ms(), requests.len())
-    };
-    let (scattered, requests) = time(&mut image);
-    let told = defrag(options, &root, 0);
-    let (packed, packed_requests) = time(&mut image);
-    say(&format!(
-        "{} {files} files {options:?}: {} seeks, {} planned, {} now, {} MB moved in {:.1} s; GNU tar {:.1} s by {requests} requests, then \
-         {:.1} s by {packed_requests}",
-        fs.name(),
-        seeks(&told, "before"),
-        seeks(&told, "planned"),
-        seeks(&told, "after"),
-        told["moved_bytes"].as_u64().unwrap_or_default() / 1_000_000,
-        told["seconds"].as_f64().unwrap_or_default(),
-        scattered / 1000.0,
-        packed / 1000.0,
-    ));
-    assert!(packed * part <= scattered, "{told}");
-    assert!(entries(&root) == before);
-    check(&mut image);
 }

@@ -15,6 +15,8 @@ mod consistency;
 mod daemon;
 mod deep;
 mod defrag;
+mod defrag_gains;
+mod defrag_kept;
 mod disk_model;
 mod du;
 mod du_files;
