@@ -69,7 +69,9 @@ PYTHON_ENV := $(abspath $(TARGET))/tools/python
 # How the wheel is built, and where it comes to.
 WHEEL_PROFILE ?= release
 WHEELS ?= $(abspath $(TARGET))/wheels
-PYTHON_TEST_PACKAGES := 'maturin>=1.12,<2' 'mypy>=1.11' 'pillow>=11' 'pyarrow>=14' 'pytest>=8' 'webdataset>=1'
+WHEEL_ENV := $(abspath $(TARGET))/tools/wheel
+WHEEL_PACKAGES := 'maturin>=1.12,<2'
+PYTHON_TEST_PACKAGES := $(WHEEL_PACKAGES) 'mypy>=1.11' 'pillow>=11' 'pyarrow>=14' 'pytest>=8' 'webdataset>=1'
 # What takes its tables; not made for free-threaded Pythons.
 PYTHON_TABLE_PACKAGES := 'duckdb==$(DUCKDB).*' 'polars>=1'
 RAY_ENV := $(abspath $(TARGET))/tools/ray
@@ -135,7 +137,7 @@ $(PYTHON_ENV)/made-with-tables: crates/python/pyproject.toml
 build-deps:
 	@.ci/deps $(BUILD_TOOLS)
 
-build:
+build: build-deps
 	$(CARGO) build --release --bin onesweep $(if $(FEATURES),--features '$(FEATURES)')
 
 # Settings that are there stay as they are. Nothing is started.
@@ -158,10 +160,10 @@ install: build
 	test -n '$(DESTDIR)' || { systemd-sysusers && systemctl daemon-reload; } 2>/dev/null || true
 
 # Compiled in a folder that goes afterwards: what they share with the workspace has other features there.
-$(TARGET)/tools/bin/cargo-deb:
+$(TARGET)/tools/bin/cargo-deb: | build-deps
 	env -u CARGO_TARGET_DIR $(CARGO) install cargo-deb --version '~$(CARGO_DEB)' --no-default-features --features lzma --locked --root $(TARGET)/tools
 
-$(TARGET)/tools/bin/mdbook:
+$(TARGET)/tools/bin/mdbook: | build-deps
 	env -u CARGO_TARGET_DIR $(CARGO) install mdbook --version '~$(MDBOOK)' --no-default-features --features search --locked --root $(TARGET)/tools
 
 deb-deps: $(TARGET)/tools/bin/cargo-deb
@@ -189,8 +191,15 @@ install-capi: capi
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(CAPI_VERSION)|' crates/capi/onesweep.pc.in > $(DESTDIR)$(PREFIX)/lib/pkgconfig/onesweep.pc
 	test -n '$(DESTDIR)' || ldconfig
 
-wheel python: build-deps $(PYTHON_ENV)/made-with-tables
-	$(PYTHON_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --profile $(WHEEL_PROFILE) --out $(WHEELS)
+$(WHEEL_ENV)/made:
+	@.ci/deps python3:python3
+	@python3 -c 'import ensurepip, venv' 2>/dev/null || .ci/deps ensurepip:python3-venv
+	python3 -m venv --clear $(WHEEL_ENV)
+	$(WHEEL_ENV)/bin/pip install --quiet --disable-pip-version-check $(WHEEL_PACKAGES)
+	@touch $@
+
+wheel python: build-deps $(WHEEL_ENV)/made
+	$(WHEEL_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --profile $(WHEEL_PROFILE) --out $(WHEELS)
 
 # Small files in memory beside a plain loop, and the kernel's calls alone. PYTHON_BENCH may ask for more or less: --files, --pairs.
 python-bench: wheel
@@ -268,7 +277,7 @@ capi-asan-test:
 header:
 	ONESWEEP_WRITE_HEADER=1 $(CARGO) test --package onesweep-capi --test interface -- the_header_is_that_of_the_source
 
-try: build-deps build
+try: build
 	@CARGO='$(CARGO)' bench/try "$(DIR)"
 
 test: deps

@@ -69,7 +69,7 @@ def clamd(tmp_path: Path) -> Iterator[Path]:
     signatures.mkdir()
     (signatures / "one.ndb").write_text(f"Seventeen:0:*:{b'a 17a 17'.hex()}\n")
     at, settings = tmp_path / "clamd.ctl", tmp_path / "clamd.conf"
-    settings.write_text(f"Foreground yes\nLocalSocket {at}\nDatabaseDirectory {signatures}\nUser root\n")
+    settings.write_text(f"Foreground yes\nLocalSocket {at}\nDatabaseDirectory {signatures}\nUser root\nStreamMaxLength 1M\n")
     with subprocess.Popen(["clamd", "-c", settings], stdout=subprocess.DEVNULL) as running:
         try:
             until("clamd", lambda: at.is_socket() or running.poll() is not None)
@@ -80,9 +80,17 @@ def clamd(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_scanning(fleet: Fleet, trees: Trees, carry_out: CarryOut, clamd: Path) -> None:
-    told = carry_out(documented("def scan"), {"/srv/mail": fleet.disk, "mail-1": "a", "mail-2": "b", "/run/clamav/clamd.ctl": clamd})
+    # More than clamd takes, which ends nobody's job.
+    large = fleet.files("b") / "large"
+    large.write_bytes(bytes(8 << 20))
+    try:
+        told = carry_out(documented("def scan"), {"/srv/mail": fleet.disk, "mail-1": "a", "mail-2": "b", "/run/clamav/clamd.ctl": clamd})
+    finally:
+        large.unlink()
     (path,) = (path for (_, path), data in trees.items() if b"a 17a 17" in data)
-    assert [line for line in told if line.startswith("/")] == [f"{path} Seventeen.UNOFFICIAL FOUND"], told
+    found, left = sorted((line for line in told if line.startswith("/")), key=lambda line: "large" in line)
+    assert found == f"{path} Seventeen.UNOFFICIAL FOUND", told
+    assert left.startswith(f"{fleet.disk}/large ") and ("not scanned" in left or "exceeded" in left), told
 
 
 def test_packing(fleet: Fleet, trees: Trees, carry_out: CarryOut, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ impl Exhibit for Peers {
             "Cold, track buffer off. *Data* is the time of the requests that touch \
              the content of files; all columns before the disk time are of the first round. fclones hashes every file when it is given a transformation; rmlint reads only what may be a duplicate: look at what it \
              read. btrfs refuses `--device`: what lies on its device need not be what its files hold. `fragmented` is read \
-             with the budget that is the default, 64M; with 1G, which its tables have, it comes as near to one sweep as the \
+             with a budget of 64M, the default by then; with 1G, which its tables have, it comes as near to one sweep as the \
              others.\n\n",
         );
         for setting in &self.settings {
