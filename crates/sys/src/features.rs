@@ -2,7 +2,7 @@
 //!
 //! Every feature has a way round it, and the ways round must be tested on kernels that have the feature. So each can
 //! be hidden by the environment variable `ONESWEEP_HIDE`, a list of names: `cachestat,dontcache,io_uring,fiemap,`
-//! `direct,openat2,bulkstat,treesearch,tables,copies`. It is read once, at the first question.
+//! `direct,openat2,bulkstat,treesearch,tables,copies,mountids,permissions`. It is read once, at the first question.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -36,6 +36,10 @@ pub struct Features {
     pub tables: bool,
     /// Which copy of its data btrfs reads may be chosen.
     pub copies: bool,
+    /// The kernel may be asked for numbers of mounts that come once (Linux 6.8).
+    pub mount_ids: bool,
+    /// The kernel may be asked to ask before something is opened (`CONFIG_FANOTIFY_ACCESS_PERMISSIONS`), on behalf of who helps.
+    pub permissions: bool,
 }
 
 impl Features {
@@ -53,6 +57,8 @@ impl Features {
             tree_search: shown("treesearch"),
             tables: shown("tables"),
             copies: shown("copies"),
+            mount_ids: shown("mountids"),
+            permissions: shown("permissions"),
         }
     }
 }
@@ -99,8 +105,9 @@ mod tests {
 
     #[test]
     fn hidden_features_are_off() {
-        let none =
-            Features::probe("cachestat, io_uring,dontcache,openat2,fiemap,direct,bulkstat,treesearch,tables,copies");
+        let none = Features::probe(
+            "cachestat, io_uring,dontcache,openat2,fiemap,direct,bulkstat,treesearch,tables,copies,mountids,permissions",
+        );
         let off = Features {
             cachestat: false,
             io_uring: false,
@@ -112,6 +119,8 @@ mod tests {
             tree_search: false,
             tables: false,
             copies: false,
+            mount_ids: false,
+            permissions: false,
         };
         assert_eq!(none, off);
     }

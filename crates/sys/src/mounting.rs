@@ -11,6 +11,8 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 
+use crate::features::features;
+
 /// Mounts a device on a directory, for reading only. `options` are those of the file system, separated by commas. Needs
 /// `CAP_SYS_ADMIN`. A journal that needs recovery is replayed, which writes to the device.
 #[doc(alias = "mount")]
@@ -103,6 +105,9 @@ pub fn mount_id(open: BorrowedFd<'_>) -> io::Result<u64> {
 /// A number that no other mount has before the machine starts anew (Linux 6.8); `None` where the kernel gives none.
 #[doc(alias = "STATX_MNT_ID_UNIQUE")]
 pub fn unique_mount_id(open: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    if !features().mount_ids {
+        return Ok(None);
+    }
     let unique = StatxFlags::from_bits_retain(0x4000);
     let found = rustix::fs::statx(open, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, unique)?;
     Ok((found.stx_mask & unique.bits() != 0).then_some(found.stx_mnt_id))

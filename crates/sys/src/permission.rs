@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::ready::{self, Bell, Wanted};
+use crate::{
+    features::features,
+    ready::{self, Bell, Wanted},
+};
 
 const CLASS_CONTENT: u32 = 0x4;
 const CLOEXEC: u32 = 0x1;
@@ -153,6 +156,9 @@ impl HelpersGate {
     /// `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` where the kernel was built without permissions of fanotify.
     #[doc(alias = "fanotify_init")]
     pub fn new() -> io::Result<HelpersGate> {
+        if !features().permissions {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
         Gate::with(NONBLOCK, 0, Unanswered::Allowed).map(HelpersGate)
     }
 

@@ -115,7 +115,8 @@ fn stopped_and_started(fs: Fs) {
     let all = directories.len() as u64;
     let (first, _) = read_of(&serving.end());
     assert!(first >= all, "{first} of {all}");
-    let rounds = if long() { 20 } else { 4 };
+    // One of them with a kill.
+    let rounds = if long() { 20 } else { 2 };
     for round in 0..rounds {
         let serving = Serving::start(&image);
         asked(&serving.socket, &image.root(), Freshness::Exact);

@@ -28,6 +28,10 @@ pub(crate) enum Fs {
     Ext4Small,
     /// ext4 that keeps the smallest files in their inodes.
     Ext4Inline,
+    /// ext2, by the driver of ext4 where the kernel has no other: without a journal, without extents, and with times of whole seconds.
+    Ext2,
+    /// The same of ext3: without extents.
+    Ext3,
     Xfs,
     Btrfs,
     /// NTFS, shown by ntfs-3g.
@@ -44,6 +48,8 @@ impl Fs {
             Self::Ext4 => "ext4",
             Self::Ext4Small => "ext4-1k",
             Self::Ext4Inline => "ext4-inline",
+            Self::Ext2 => "ext2",
+            Self::Ext3 => "ext3",
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
             Self::Ntfs => "ntfs",
@@ -54,6 +60,8 @@ impl Fs {
     pub(crate) fn kernel_name(self) -> &'static str {
         match self {
             Self::Ext4 | Self::Ext4Small | Self::Ext4Inline => "ext4",
+            Self::Ext2 => "ext2",
+            Self::Ext3 => "ext3",
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
             Self::Ntfs => "ntfs-3g",
@@ -77,6 +85,8 @@ impl Fs {
                 ("mkfs.ext4", &["-q", "-F", "-b", "1024", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
             }
             Self::Ext4Inline => ("mkfs.ext4", &["-q", "-F", "-b", "4096", "-I", "512", "-O", "inline_data"]),
+            Self::Ext2 => ("mkfs.ext2", &["-q", "-F", "-b", "4096", "-I", "128"]),
+            Self::Ext3 => ("mkfs.ext3", &["-q", "-F", "-b", "4096"]),
             Self::Xfs => ("mkfs.xfs", &["-q", "-f"]),
             Self::Btrfs => ("mkfs.btrfs", &["-q", "-f"]),
             // A file has no sectors and no place on a disk that it could take these from.
@@ -90,7 +100,7 @@ impl Fs {
     /// What `mkfs` calls itself: part of the key of a kept image.
     pub(crate) fn mkfs_version(self) -> String {
         let program = match self.kernel_name() {
-            "ext4" => "mkfs.ext4",
+            "ext2" | "ext3" | "ext4" => "mkfs.ext4",
             "xfs" => "mkfs.xfs",
             "ntfs-3g" => "mkntfs",
             _ => "mkfs.btrfs",

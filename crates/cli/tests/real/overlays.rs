@@ -8,10 +8,13 @@ use std::{
     process::Command,
 };
 
+use onesweep_summary::summaries::Freshness;
+
 use crate::{
     image::{Fs, Image, unmount},
     run::{not_here, root_test, run},
-    tracked::{agrees, make_dirty, tracked, write_mapped},
+    timed,
+    tracked::{agrees, as_du, ask, du, make_dirty, tracked, write_mapped},
     tree,
 };
 
@@ -19,9 +22,17 @@ use crate::{
 struct Overlay(PathBuf);
 
 impl Overlay {
+    /// With some files in the lower directory.
     fn new(image: &Image) -> Overlay {
         let merged = image.beside("merged");
         fs::create_dir(&merged).expect("a directory");
+        for name in ["lower/deep/er", "upper", "work"] {
+            fs::create_dir_all(image.root().join(name)).expect("directories");
+        }
+        for name in ["f", "gone", "deep/h", "deep/er/g"] {
+            write_some(&image.root().join("lower").join(name), 40_000);
+        }
+        tree::sync(&image.root());
         let at = |name: &str| image.root().join(name).display().to_string();
         let options = format!("lowerdir={},upperdir={},workdir={}", at("lower"), at("upper"), at("work"));
         run(Command::new("mount").args(["-t", "overlay", "none", "-o", &options]).arg(&merged));
@@ -89,6 +100,21 @@ const STEPS: [Step; 14] = [
     ("a directory goes", |overlay| fs::remove_dir_all(overlay.at("deep")).expect("it goes")),
 ];
 
+/// Of an overlay nobody is told.
+#[test]
+fn an_overlay_that_is_read_again_is_what_du_says() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 512 << 20);
+    let overlay = Overlay::new(&image);
+    let mut known = timed::tracked_at(&overlay.0, &image.beside("store"));
+    for (step, take) in STEPS {
+        take(&overlay);
+        let answer = ask(&mut known, &overlay.0, Freshness::Synced);
+        assert!(!answer.is_exact && answer.checked_at.is_some(), "{step}");
+        assert_eq!(as_du(&answer), du(&overlay.0), "{step}");
+    }
+}
+
 /// With all directories told of, and with some that the kernel says nothing of since they are dirty.
 #[test]
 fn what_is_written_through_an_overlay_counts_where_it_lands() {
@@ -100,13 +126,6 @@ fn what_is_written_through_an_overlay_counts_where_it_lands() {
         for are_dirty in [false, true] {
             let image = Image::new(fs, 512 << 20);
             let at = |name: &str| image.root().join(name);
-            for name in ["lower/deep/er", "upper", "work"] {
-                fs::create_dir_all(at(name)).expect("directories");
-            }
-            for name in ["f", "gone", "deep/h", "deep/er/g"] {
-                write_some(&at("lower").join(name), 40_000);
-            }
-            tree::sync(&image.root());
             let overlay = Overlay::new(&image);
             let mut tracked = tracked(&image);
             agrees(&mut tracked, &image.root(), "the first harvest");

@@ -81,6 +81,14 @@ fn ext4_under_random_operations() {
     random_operations(Fs::Ext4, &STARTS);
 }
 
+/// ext3 in the long set alone: they are one driver.
+#[test]
+fn ext2_and_ext3_under_random_operations() {
+    for fs in if long() { &[Fs::Ext2, Fs::Ext3][..] } else { &[Fs::Ext2] } {
+        random_operations(*fs, &STARTS);
+    }
+}
+
 #[test]
 fn xfs_under_random_operations() {
     random_operations(Fs::Xfs, &STARTS);

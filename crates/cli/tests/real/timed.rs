@@ -36,9 +36,13 @@ use crate::{
 const SYSTEMS: [Fs; 2] = [Fs::Ntfs, Fs::Ext4];
 
 fn tracked(image: &Image) -> Tracked {
-    let volume = Arc::new(Volume::timed(&image.root()).expect("a file system"));
+    tracked_at(&image.root(), &image.beside("store"))
+}
+
+pub(crate) fn tracked_at(path: &Path, store: &Path) -> Tracked {
+    let volume = Arc::new(Volume::timed(path).expect("a file system"));
     let tracker = Fanotify::take_up(volume.clone(), Group::new(true).expect("a group")).expect("it hears of nothing");
-    let store = Store::open(&image.beside("store")).expect("a store");
+    let store = Store::open(store).expect("a store");
     let root = volume.root();
     Summaries::open(store, (volume, tracker), root, b"timed").expect("summaries")
 }

@@ -48,9 +48,15 @@ impl View {
     }
 
     pub(crate) fn by(way: &[&str], source: &Path, dir: &Path, options: &[&str]) -> Self {
+        Self::on(THIS_KERNEL, way, source, dir, options)
+    }
+
+    /// As on a kernel that lacks what is hidden.
+    pub(crate) fn on(hidden: &str, way: &[&str], source: &Path, dir: &Path, options: &[&str]) -> Self {
         fs::create_dir_all(dir).expect("a place");
         let mut command = Command::new("env");
-        command.arg("--default-signal=INT").arg(crate::run::program()).arg("view").args(way).args(options);
+        command.env("ONESWEEP_HIDE", hidden).arg("--default-signal=INT");
+        command.arg(crate::run::program()).arg("view").args(way).args(options);
         command.arg(source).arg(dir);
         let mut running = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut said = BufReader::new(running.stderr.take().expect("a pipe"));
@@ -85,6 +91,11 @@ impl Drop for View {
         let _ = Command::new("umount").arg("--lazy").arg(&self.dir).stderr(Stdio::null()).status();
     }
 }
+
+/// Nothing of the kernel is hidden.
+pub(crate) const THIS_KERNEL: &str = "";
+/// Linux 6.1 to 6.4, as far as a view by the kernel knows the difference.
+pub(crate) const OLDER_KERNEL: &str = "cachestat,mountids";
 
 /// How root may have a tree shown: by FUSE, and by the kernel.
 pub(crate) const WAYS: [&[&str]; 2] = [&["--fuse"], &[]];

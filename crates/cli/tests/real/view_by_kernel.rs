@@ -22,7 +22,7 @@ use crate::{
     peer_mount::wait_until,
     run::{finish, long, onesweep, output, root_test, run, text},
     tree::{self, Rng, Varied},
-    view::{View, brought_in, inodes, place},
+    view::{OLDER_KERNEL, THIS_KERNEL, View, brought_in, inodes, place},
 };
 
 #[test]
@@ -93,18 +93,18 @@ fn figures(said: &str) -> (usize, u64) {
 #[test]
 fn a_cold_walk_is_swept_ahead_of_and_a_warm_one_is_left_alone() {
     root_test!(alone);
-    for fs in Fs::MAIN {
+    for (fs, kernel) in Fs::MAIN.map(|fs| (fs, THIS_KERNEL)).into_iter().chain([(Fs::Ext4, OLDER_KERNEL)]) {
         let mut image = Image::new(fs, 300 << 20);
         let (root, dir) = place(&image);
         let files = cold_tree(&mut image, &root);
-        let view = View::by_kernel(&root, &dir, &["--verbose"]);
+        let view = View::on(kernel, &[], &root, &dir, &["--verbose"]);
         let first = output(&mut archive_of(&dir));
         view.signal(Signal::INT);
         let said = view.end(Some(0));
         // But for what is read before it is known to be a walk, and until that is told, which on a quick disk is much.
         assert!(figures(&said).0 >= files / 3, "{}: {said}", fs.name());
         assert!(first == output(&mut archive_of(&root)), "{}: another archive", fs.name());
-        let view = View::by_kernel(&root, &dir, &["--verbose"]);
+        let view = View::on(kernel, &[], &root, &dir, &["--verbose"]);
         assert!(first == output(&mut archive_of(&dir)), "{}: another archive", fs.name());
         view.signal(Signal::INT);
         let said = view.end(Some(0));
@@ -112,6 +112,22 @@ fn a_cold_walk_is_swept_ahead_of_and_a_warm_one_is_left_alone() {
         // Nobody is asked for what is in memory, but for a page or another that the kernel has taken meanwhile.
         assert!(brought == 0 && asked < 200, "{}: {said}", fs.name());
     }
+}
+
+/// Where the kernel was built so that it asks nobody.
+#[test]
+fn what_the_kernel_cannot_show_is_shown_by_fuse() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 100 << 20);
+    let (root, dir) = place(&image);
+    fs::create_dir_all(&root).expect("a folder");
+    fs::write(root.join("file"), "bytes").expect("a file");
+    let view = View::on("permissions", &[], &root, &dir, &["--verbose"]);
+    assert_eq!(fs::read(dir.join("file")).expect("a file"), b"bytes");
+    assert!(text(&output(Command::new("findmnt").args(["-no", "FSTYPE"]).arg(&dir))).starts_with("fuse"));
+    view.signal(Signal::INT);
+    let said = view.end(Some(0));
+    assert!(said.contains("by FUSE, since the kernel can't show it itself (Invalid argument"), "{said}");
 }
 
 /// As borg reads: what it has read the kernel is to forget. Files that are gone before it comes to them are no reason to bring all in

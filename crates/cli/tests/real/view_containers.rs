@@ -8,7 +8,7 @@ use crate::{
     image::{Fs, Image},
     run::{not_here, output, root_test, text},
     tree,
-    view::{View, WAYS, at_least, brought_in, cold_tree, place},
+    view::{OLDER_KERNEL, THIS_KERNEL, View, WAYS, at_least, brought_in, cold_tree, place},
 };
 
 /// As `docker run -v DIR:/data:ro` does it: a mount namespace, and the view bound to another place.
@@ -67,16 +67,16 @@ fn in_containers(contained: impl Fn(&Path, &Path) -> Command) {
     // Whoever may not write there may not since it's shown to be read.
     fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).expect("its mode");
     tree::sync(&root);
-    for way in WAYS {
+    for (kernel, way) in WAYS.map(|way| (THIS_KERNEL, way)).into_iter().chain([(OLDER_KERNEL, &[][..])]) {
         image.cold();
-        let view = View::by(way, &root, &dir, &["--verbose"]);
+        let view = View::on(kernel, way, &root, &dir, &["--verbose"]);
         let archive = output(&mut contained(&dir, &data));
         let mut plain = Command::new("tar");
         plain.args(["--format=gnu", "--sort=name", "--numeric-owner", "-cf", "-", "-C"]).arg(&root).arg(".");
-        assert!(archive == output(&mut plain), "{way:?}: the archive is another one");
+        assert!(archive == output(&mut plain), "{way:?} {kernel}: the archive is another one");
         view.signal(Signal::INT);
         let said = view.end(Some(0));
         let (brought, sweeps) = brought_in(said.as_bytes());
-        assert!(brought >= at_least(way, 599) && sweeps == 1, "{way:?}: {said}");
+        assert!(brought >= at_least(way, 599) && sweeps == 1, "{way:?} {kernel}: {said}");
     }
 }

@@ -296,6 +296,9 @@ pub(crate) fn quick(seed: u64) -> Vec<Goal> {
     let goals = [
         Goal::new("random-ext4", "", random.clone()),
         Goal::new("random-ext4-device", "", random.clone()).ours(merged()),
+        Goal::new("random-run", "", random.clone()).ours(Work::of(Tool::GnuTar).ahead(1)),
+        Goal::new("random-view", "", random.clone()).ours(Work::of(Tool::GnuTar).viewed(1)),
+        Goal::new("random-view-fuse", "", random.clone()).ours(Work::of(Tool::GnuTar).viewed(1).by_fuse()),
         Goal::new("random-ext4-sweep", "", random).measure(Measure::Sweep),
         under_budget.ours(Work::of(Tool::Tar).budget(budget)),
         Goal::new("random-xfs", "", setting("random", "xfs", 0.05, BARRACUDA, Stretch::Whole)),
