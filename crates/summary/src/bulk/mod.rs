@@ -233,6 +233,7 @@ impl Bulk {
                 }
             }
             let mut wanted: Vec<u64> = names.all.iter().map(|(ino, _)| *ino).collect();
+            // One with two names among them is wanted twice: it is counted how often each was asked for.
             wanted.sort_unstable();
             let mut found = Vec::with_capacity(wanted.len());
             if !wanted.is_empty() {
