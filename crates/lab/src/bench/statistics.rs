@@ -12,8 +12,8 @@ pub(crate) struct Spread {
     pub(crate) upper: f64,
     pub(crate) greatest: f64,
     pub(crate) mean: f64,
-    /// The standard error of the mean; 0 of one value.
-    pub(crate) error: f64,
+    /// The standard deviation; 0 of one value.
+    pub(crate) deviation: f64,
     /// Ratios of which one side was measured once: what is seen are the rounds of the other.
     pub(crate) one_sided: bool,
 }
@@ -21,6 +21,11 @@ pub(crate) struct Spread {
 impl Spread {
     pub(crate) fn one_sided(self, one_sided: bool) -> Self {
         Self { one_sided, ..self }
+    }
+
+    /// The standard error of the mean; 0 of one value.
+    pub(crate) fn error(self) -> f64 {
+        self.deviation / (self.count as f64).sqrt()
     }
 }
 
@@ -38,7 +43,7 @@ pub(crate) fn spread(values: Vec<f64>) -> Option<Spread> {
         upper: at(0.75)?,
         greatest: at(1.0)?,
         mean,
-        error: (squares / (count - 1.0).max(1.0) / count).sqrt(),
+        deviation: (squares / (count - 1.0).max(1.0)).sqrt(),
         one_sided: false,
     })
 }
@@ -89,9 +94,9 @@ mod tests {
 
     #[test]
     fn the_error_of_a_mean_is_less_for_more_values() {
-        let of = |values: &[f64]| spread(values.to_vec()).map(|spread| (spread.mean, spread.error)).unwrap();
+        let of = |values: &[f64]| spread(values.to_vec()).map(|spread| (spread.mean, spread.error())).unwrap();
         assert_eq!(of(&[7.0]), (7.0, 0.0));
-        assert_eq!(of(&[1.0, 3.0]), (2.0, 1.0));
+        assert!((of(&[1.0, 3.0]).1 - 1.0).abs() < 1e-12);
         assert_eq!(of(&[1.0, 3.0, 1.0, 3.0]).0, 2.0);
         assert!((of(&[1.0, 3.0, 1.0, 3.0]).1 - (1.0f64 / 3.0).sqrt()).abs() < 1e-12);
     }

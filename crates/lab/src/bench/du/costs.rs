@@ -11,16 +11,14 @@ use crate::bench::plot::{Line, Lines, Pictures};
 use crate::bench::statistics;
 
 /// The mean, and the standard deviation beside it.
-fn mean(values: &[f64]) -> String {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count.max(1.0);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    format!("{} ± {}", number(mean), number((squares / (count - 1.0).max(1.0)).sqrt()))
+fn mean(values: Vec<f64>) -> String {
+    let found = statistics::spread(values);
+    found.map_or_else(String::new, |found| format!("{} ± {}", number(found.mean), number(found.deviation)))
 }
 
 /// A figure of a step without a tracker, with it, and what it adds round by round.
 fn cells(step: &Step, of: fn(&Times) -> f64) -> [String; 3] {
-    let means = |times: &[Times]| mean(&times.iter().map(of).collect::<Vec<_>>());
+    let means = |times: &[Times]| mean(times.iter().map(of).collect());
     [means(&step.alone), means(&step.tracked), more(step, of).map_or(String::new(), spread)]
 }
 
@@ -204,8 +202,8 @@ mod tests {
 
     #[test]
     fn a_mean_has_its_deviation() {
-        assert_eq!(mean(&[1.0, 2.0, 3.0]), "2.00 ± 1.00");
-        assert_eq!(mean(&[5.0]), "5.00 ± 0.00");
+        assert_eq!(mean(vec![1.0, 2.0, 3.0]), "2.00 ± 1.00");
+        assert_eq!(mean(vec![5.0]), "5.00 ± 0.00");
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Row {
 
     fn measured(&self, value: Spread) -> String {
         match self.by_mean && value.count > 1 {
-            true => format!("{}; mean {} ± {}", spread(value), number(value.mean), number(value.error)),
+            true => format!("{}; mean {} ± {}", spread(value), number(value.mean), number(value.error())),
             false => spread(value),
         }
     }
@@ -66,7 +66,7 @@ impl Row {
             return if self.value.is_none() { "not measured" } else { "" };
         };
         let around = match self.by_mean {
-            true => [value.mean - value.error, value.mean + value.error],
+            true => [value.mean - value.error(), value.mean + value.error()],
             false => [value.median; 2],
         };
         match around.map(|value| aim.is_met(value)) {
