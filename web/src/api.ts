@@ -97,6 +97,8 @@ export interface Growth {
 export class Refused extends Error {
     constructor(
         readonly status: number,
+        /** For programs. */
+        readonly word: string,
         message: string,
     ) {
         super(message);
@@ -116,7 +118,7 @@ async function ask<T>(address: string, signal?: AbortSignal): Promise<T> {
     const headers = { Authorization: `Bearer ${token.get() ?? ""}` };
     const response = await fetch(address, { headers, signal, credentials: "omit" });
     const body = await response.json();
-    if (!response.ok) throw new Refused(response.status, String(body.message));
+    if (!response.ok) throw new Refused(response.status, String(body.error), String(body.message));
     return body as T;
 }
 

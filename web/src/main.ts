@@ -85,8 +85,10 @@ function failed(error: unknown): boolean {
     if (error instanceof Refused) {
         const isTold = last === undefined && !message.hidden && message.dataset.told === `${path} ${error.message}`;
         last = undefined;
-        if (!isTold) tell("Not here", error.message, ...(path === null || path === "/" ? [] : [link("#", "To the top")]));
-        connected("Live");
+        const isLate = error.word === "late";
+        const heading = isLate ? "Not counted yet" : "Not here";
+        if (!isTold) tell(heading, error.message, ...(path === null || path === "/" ? [] : [link("#", "To the top")]));
+        connected(isLate ? "Counting …" : "Live");
         return error.status === 404 || error.status >= 500;
     }
     say("state lost", "The server doesn't answer");

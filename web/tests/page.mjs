@@ -435,6 +435,21 @@ test("what was stored when time was up is told to be that", async () => {
     await close();
 });
 
+test("what nothing is known of yet is said to be that, and shown when it is", async () => {
+    const { page, complaints, close } = await open(server.root);
+    const json = { error: "late", message: "nothing is stored of it yet" };
+    await page.route(/\/api\/directory/, (route) => route.fulfill({ status: 503, json }));
+    await heading(page, "Not counted yet");
+    await page.getByText("Counting …", { exact: true }).waitFor();
+    assert.equal(await page.getByRole("table").count(), 0);
+    await page.unroute(/\/api\/directory/);
+    await page.getByText("Live", { exact: true }).waitFor();
+    assert.ok(await page.getByRole("table").isVisible());
+    // That there is no answer yet is told on the console, too.
+    assert.ok(complaints.every((complaint) => complaint.includes("503")), complaints.join());
+    await close();
+});
+
 test("a server that is away is said to be, and taken up again", async () => {
     const { page, close } = await open(server.root);
     await page.getByText("Live", { exact: true }).waitFor();

@@ -86,12 +86,13 @@ export async function serve({ root, folder, isTimed }, summaries = "", options =
     };
     process.on("exit", () => serving.kill("SIGKILL"));
     const said = [];
+    let url;
     for await (const line of createInterface({ input: serving.stderr })) {
         said.push(line);
-        const found = /listening at (http:\S+)/.exec(line);
-        if (found) {
+        url ??= /listening at (http:\S+)/.exec(line)?.[1];
+        if (url && line.includes(" directories harvested in ")) {
             serving.stderr.resume();
-            return { url: found[1], root: mine, nobody: nobodys, close };
+            return { url, root: mine, nobody: nobodys, close };
         }
     }
     throw new Error(`the server ended: ${said.join("\n")}`);

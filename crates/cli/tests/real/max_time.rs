@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{finish, onesweep, program, root_test, text},
+    run::{finish, long, onesweep, program, root_test, text},
     serving::Serving,
     tracked::du,
     web::Web,
@@ -162,6 +162,51 @@ fn the_settings_bound_what_is_asked_by_http() {
     }
     let (status, body) = web.get(&web.root, &format!("/api/directory?path={}&max_ms=x", image.root().display()));
     assert!(status == 400 && body.contains("max_ms isn't a number"), "{body}");
+}
+
+/// What takes long is here a command for each directory that ends when a file is there; after a second it is killed, and the next one begins.
+#[test]
+fn by_http_nobody_waits_until_all_is_counted() {
+    root_test!();
+    let (slow, quick) = (Image::new(Fs::Ext4, 256 << 20), Image::in_memory(Fs::Ext4, 64 << 20));
+    for number in 0..200 {
+        fs::create_dir(slow.root().join(format!("{number}"))).expect("a directory");
+    }
+    fs::write(quick.root().join("f"), "bytes").expect("a file");
+    let go = quick.beside("go");
+    let words =
+        format!("until test -e '{}'; do sleep 0.05; done; cat > /dev/null; echo '{{\"seen\": 1}}'\n", go.display());
+    let command = crate::breakdowns::script(&quick, "command", &words);
+    let declared = quick.beside("summaries.toml");
+    let table = format!("[seen]\nby = \"command\"\ncommand = [{command:?}]\nuser = 12345\nmerge = \"sum\"\n");
+    fs::write(&declared, table).expect("a file");
+    let first = slow.root();
+    let options = ["--summaries".as_ref(), declared.as_os_str(), first.as_os_str()];
+    let (web, mut said) = Web::begin(&quick, &[&quick.root()], &options);
+    let mut harvested = |image: &Image| {
+        let mut lines = said.by_ref().map(|line| line.expect("a line"));
+        let line = lines.find(|line| line.contains(" directories harvested in ")).expect("it is said");
+        assert!(line.contains(&image.root().display().to_string()), "{line}");
+    };
+    // What lies on other disks is known long before.
+    harvested(&quick);
+    let listing = web.listing(&web.root, &format!("path={}", quick.root().display()));
+    assert_eq!((&listing["total"]["files"], &listing["exact"]), (&1.into(), &true.into()), "{listing}");
+    let (status, body) = web.get(&web.root, "/metrics");
+    assert!(status == 200 && body.contains(&format!("files{{path=\"{}\"}} 1\n", quick.root().display())), "{body}");
+    if long() {
+        // A minute: what is under way is not broken off.
+        let (status, body) = web.get(&web.root, &format!("/api/directory?path={}", slow.root().display()));
+        let told: Value = serde_json::from_str(&body).expect("JSON");
+        match status {
+            200 => assert!(told["exact"] == false && told["late"].is_u64(), "{body}"),
+            _ => assert_eq!((status, &told["error"]), (503, &"late".into()), "{body}"),
+        }
+    }
+    fs::write(&go, "").expect("a file");
+    harvested(&slow);
+    let listing = web.listing(&web.root, &format!("path={}", slow.root().display()));
+    assert_eq!((&listing["total"]["directories"], &listing["exact"]), (&202.into(), &true.into()), "{listing}");
 }
 
 /// Without a server there is nothing stored to tell.

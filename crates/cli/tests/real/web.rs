@@ -4,11 +4,11 @@ use std::{
     collections::HashSet,
     ffi::OsStr,
     fs::{self, File},
-    io::{BufRead, BufReader, Read, Write},
+    io::{BufRead, BufReader, Lines, Read, Write},
     net::{SocketAddr, TcpStream},
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStderr, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
@@ -22,6 +22,8 @@ use crate::{
 };
 
 pub(crate) const NOBODY: u32 = 65_534;
+
+pub(crate) type Said = Lines<BufReader<ChildStderr>>;
 
 /// A server with HTTP over an image, and tokens of root and of somebody who is no one special.
 pub(crate) struct Web {
@@ -38,6 +40,13 @@ impl Web {
 
     /// The same with further options.
     pub(crate) fn start_with(image: &Image, metrics: &[&Path], options: &[&OsStr]) -> Self {
+        let (web, mut said) = Self::begin(image, metrics, options);
+        assert!(said.any(|line| line.expect("a line").contains(" directories harvested in ")), "it knows all");
+        web
+    }
+
+    /// It answers, and what it knows comes later; what it says.
+    pub(crate) fn begin(image: &Image, metrics: &[&Path], options: &[&OsStr]) -> (Self, Said) {
         let tokens = image.beside("tokens");
         let token = |uid: u32| new_token(&tokens, uid);
         let (root, nobody) = (token(0), token(NOBODY));
@@ -52,7 +61,7 @@ impl Web {
             let line = line.expect("a line");
             line.split_once("http://").map(|(_, rest)| rest.trim_end_matches('/').parse().expect("an address"))
         });
-        Self { running, address: address.expect("it listens"), root, nobody }
+        (Self { running, address: address.expect("it listens"), root, nobody }, said)
     }
 
     /// All that comes back for a request, head and body.

@@ -8,14 +8,18 @@ use std::{
     collections::BTreeMap,
     io, mem,
     ops::Bound,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use super::{Told, by_number};
 
 /// Inodes of one answer.
 pub(super) const AT_ONCE: usize = 512;
-/// So many that nobody has asked for are kept, some 80 bytes each. Beyond, only those are told that are asked for.
+/// So many that nobody has asked for are kept, some 80 bytes each, of all file systems that are harvested together. Beyond, only those are told
+/// that are asked for.
 const HELD_MAX: usize = 1 << 20;
 /// Where no more are kept, those whose numbers are no further apart are told in one go, with those between: to ask once more takes longer.
 const NEAR: u64 = 8;
@@ -28,11 +32,46 @@ pub(super) type Teller<'a> = dyn FnMut(u64, usize, &mut dyn FnMut(Told)) -> io::
 /// What was told and not asked for yet.
 #[derive(Debug)]
 pub(super) struct Ahead {
-    held_max: usize,
+    room: Room,
     /// So often an inode is going to be asked for, as far as is known.
     uses: fn(&Told) -> u64,
     ranges: Mutex<Ranges>,
     told: Condvar,
+}
+
+/// How many may be kept.
+#[derive(Debug)]
+enum Room {
+    /// As many as each of those that have such a share.
+    Share,
+    #[cfg(test)]
+    Of(usize),
+}
+
+/// So many have a share.
+static SHARES: AtomicUsize = AtomicUsize::new(0);
+
+impl Room {
+    fn share() -> Room {
+        SHARES.fetch_add(1, Ordering::Relaxed);
+        Room::Share
+    }
+
+    fn most(&self) -> usize {
+        match self {
+            Room::Share => HELD_MAX / SHARES.load(Ordering::Relaxed).max(1),
+            #[cfg(test)]
+            Room::Of(most) => *most,
+        }
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        if matches!(self, Room::Share) {
+            SHARES.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 /// By their first numbers. They don't overlap.
@@ -71,7 +110,7 @@ enum Place {
 impl Ahead {
     /// An inode has so many uses: as often it is asked for, as far as is known. Those that were asked for less often stay.
     pub(super) fn new(uses: fn(&Told) -> u64) -> Ahead {
-        Ahead { held_max: HELD_MAX, uses, ranges: Mutex::default(), told: Condvar::new() }
+        Ahead { room: Room::share(), uses, ranges: Mutex::default(), told: Condvar::new() }
     }
 
     /// Tells inodes with these numbers, which rise, those that are in use and can be told; one that is wanted twice comes twice.
@@ -79,7 +118,7 @@ impl Ahead {
         let mut left = wanted;
         let mut ranges = self.ranges();
         while !left.is_empty() {
-            match ranges.give(left, self.held_max, found) {
+            match ranges.give(left, self.room.most(), found) {
                 Place::Known(passed) => left = &left[passed..],
                 Place::BeingTold => ranges = self.told.wait(ranges).unwrap_or_else(PoisonError::into_inner),
                 Place::Unknown { first, last } => {
@@ -319,7 +358,7 @@ mod tests {
     #[test]
     fn no_more_is_held_than_there_is_room_for_and_all_are_told() {
         let disk = Disk::of((0..50_000).map(file));
-        let ahead = Ahead { held_max: 4 * AT_ONCE, ..ahead() };
+        let ahead = Ahead { room: Room::Of(4 * AT_ONCE), ..ahead() };
         let all = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for reader in 0..4 {
@@ -366,7 +405,7 @@ mod tests {
         let found = disk.look(&ahead, &[10, 2990, 2999, 3000, 3001, 3700, 5999]);
         assert_eq!(found, [10, 2990, 2999, 3700, 5999]);
         is_content(&ahead);
-        let ahead = Ahead { held_max: 0, ..super::tests::ahead() };
+        let ahead = Ahead { room: Room::Of(0), ..super::tests::ahead() };
         assert_eq!(disk.look(&ahead, &[2999, 3000, 3100]), [2999, 3100]);
     }
 

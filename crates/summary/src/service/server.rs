@@ -121,15 +121,20 @@ impl Server {
         *self.volumes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(volumes);
     }
 
+    /// True when of all of them it is known what has changed while nobody tracked them.
+    pub(super) fn is_ready(&self) -> bool {
+        self.volumes().iter().all(|served| served.shared.is_ready())
+    }
+
     /// From now on these users get whole totals, but for connections that they have already.
     pub fn set_full_totals(&self, full_totals: Vec<u32>) {
         *self.full_totals.write().unwrap_or_else(PoisonError::into_inner) = full_totals;
     }
 
-    /// The summaries of each, one after the other; but for those of which nobody tells what changes while they are read: what they
+    /// The summaries of each that is known, one after the other; but for those of which nobody tells what changes while they are read: what they
     /// lie on may not answer.
     pub fn each(&self, mut visit: impl FnMut(&mut Tracked)) {
-        for served in self.volumes().iter() {
+        for served in self.volumes().iter().filter(|served| served.shared.is_ready()) {
             let tracked = match served.volume.changes_are_told() {
                 true => Some(served.shared.alone()),
                 false => served.shared.try_alone(),

@@ -6,10 +6,12 @@
 //! | [`rights`] | starts the warden, which has the rights, and gives up those of the daemon |
 //! | [`moves`], [`mover`] | the process that moves files, where that is switched on, and its end here |
 //! | [`sockets`] | where it listens |
+//! | [`catching_up`] | what has changed while nobody tracked it |
 //! | [`background`] | what is harvested by itself |
 //! | [`log`], [`ready`] | what people and systemd are told |
 
 mod background;
+mod catching_up;
 pub(super) mod log;
 mod mover;
 mod moves;
@@ -22,13 +24,14 @@ mod standstill;
 
 use std::{
     io::{self, Write},
+    mem,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::{
         Arc,
         mpsc::{self, Receiver, Sender},
     },
     thread,
-    time::Instant,
 };
 
 use onesweep_summary::{
@@ -39,7 +42,7 @@ use onesweep_summary::{
         server::{Served, Server},
     },
     store::{Store, StoreError},
-    summaries::{CaughtUp, Summaries, SummaryError},
+    summaries::{Summaries, SummaryError},
     tracker::{Fanotify, SizesFollow},
     warden::guarded::{Found, Guarded, Warden},
 };
@@ -49,7 +52,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use self::{background::Schedule, moves::Mover, rights::Running};
+use self::{background::Schedule, catching_up::Done, moves::Mover, rights::Running};
 use super::summaries;
 use crate::{
     args::{ServeArgs, ServeSettings},
@@ -61,8 +64,7 @@ use crate::{
 enum Event {
     End,
     Reload,
-    /// These were caught up with, or why not.
-    CaughtUp(Vec<(Arc<Served>, Result<(), SummaryError>)>),
+    CaughtUp(Done),
 }
 
 pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
@@ -123,34 +125,39 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
     ready::ready("harvesting what has changed");
     let (tell, events) = mpsc::channel();
     forward(signals, tell.clone())?;
-    let web = web.map(|(listener, address)| {
-        let warden = Arc::clone(&running.warden);
-        let tokens = Box::new(move || warden.tokens());
-        let web = Web::new(Arc::clone(&server), tokens, &settings.metrics);
-        web.set_max_time(settings.http_max_time());
-        (Arc::new(web), listener, address)
-    });
+    let web = web.map(|listening| serve_web(listening, &server, &running.warden, &settings)).transpose()?;
     let schedule = Schedule::new(&settings);
-    let daemon = Daemon {
+    let mut daemon = Daemon {
         args,
         settings,
         log,
         running,
         server,
-        web: web.as_ref().map(|(web, ..)| Arc::clone(web)),
+        web,
         schedule,
         tell,
-        is_catching_up: true,
+        catching_up: 0,
         is_reload_due: false,
         background: None,
     };
-    daemon.catch_up(volumes);
-    daemon.run(&events, move |_| {
-        let Some((web, listener, address)) = web else { return Ok(()) };
-        spawn("web", move || web.serve(&listener))?;
-        tracing::info!("listening at http://{address}/");
-        Ok(())
-    })
+    daemon.catch_up(volumes, true);
+    daemon.run(&events)
+}
+
+/// Answers by HTTP, also while nothing is known yet.
+fn serve_web(
+    (listener, address): (TcpListener, SocketAddr),
+    server: &Arc<Server>,
+    warden: &Arc<Warden>,
+    settings: &ServeSettings,
+) -> Result<Arc<Web>, Failure> {
+    let warden = Arc::clone(warden);
+    let web = Arc::new(Web::new(Arc::clone(server), Box::new(move || warden.tokens()), &settings.metrics));
+    web.set_max_time(settings.http_max_time());
+    let serving = Arc::clone(&web);
+    spawn("web", move || serving.serve(&listener))?;
+    tracing::info!("listening at http://{address}/");
+    Ok(web)
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
@@ -263,63 +270,63 @@ struct Daemon {
     web: Option<Arc<Web>>,
     schedule: Arc<Schedule>,
     tell: Sender<Event>,
-    is_catching_up: bool,
+    /// So often it is going to be told that some were caught up with, of which changes are told.
+    catching_up: usize,
     is_reload_due: bool,
     /// Harvests by itself until this goes, and says when it has ended.
     background: Option<(Sender<()>, thread::JoinHandle<()>)>,
 }
 
 impl Daemon {
-    /// `when_known` is run when all is known for the first time.
-    fn run(
-        mut self,
-        events: &Receiver<Event>,
-        when_known: impl FnOnce(&Server) -> Result<(), Failure>,
-    ) -> Result<u8, Failure> {
-        let mut when_known = Some(when_known);
+    fn run(mut self, events: &Receiver<Event>) -> Result<u8, Failure> {
         let ended = loop {
             match events.recv() {
                 Ok(Event::End) | Err(_) => break Ok(0),
-                Ok(Event::Reload) if self.is_catching_up => self.is_reload_due = true,
+                Ok(Event::Reload) if self.catching_up > 0 => self.is_reload_due = true,
                 Ok(Event::Reload) => self.reload(),
                 Ok(Event::CaughtUp(done)) => {
-                    self.is_catching_up = false;
-                    let failed = self.drop_failed(done);
-                    if let Some(when_known) = when_known.take() {
-                        if let Some(failure) = failed {
-                            break Err(failure);
-                        }
-                        if let Err(failure) = when_known(&self.server).and_then(|()| self.start_background()) {
-                            break Err(failure);
-                        }
-                    } else if let Some(failure) = failed {
-                        failure.messages().iter().for_each(|message| tracing::error!("{message}"));
-                    }
-                    ready::ready("all is known");
-                    if std::mem::take(&mut self.is_reload_due) {
-                        self.reload();
+                    if let Err(failure) = self.caught_up(done) {
+                        break Err(failure);
                     }
                 }
             }
         };
-        self.end(when_known.is_none());
+        self.end();
         ended
     }
 
-    fn end(self, is_known: bool) {
+    fn caught_up(&mut self, Done { of, are_told, from_start }: Done) -> Result<(), Failure> {
+        match self.drop_failed(of) {
+            Some(failure) if from_start => return Err(failure),
+            Some(failure) => failure.messages().iter().for_each(|message| tracing::error!("{message}")),
+            None => {}
+        }
+        if self.background.is_none() {
+            self.start_background()?;
+        }
+        self.catching_up -= usize::from(are_told);
+        if self.catching_up > 0 {
+            return Ok(());
+        }
+        ready::ready("all is known");
+        if mem::take(&mut self.is_reload_due) {
+            self.reload();
+        }
+        Ok(())
+    }
+
+    fn end(self) {
         ready::stopping();
         if let Some((going, thread)) = self.background {
             drop(going);
             let _ = thread.join();
         }
-        // While the first harvest is under way nobody waits for it: what is in the store is whole at any moment.
-        if is_known {
-            self.server.each(|tracked| {
-                if let Err(error) = tracked.close() {
-                    tracing::error!("cannot end in good order: {}", message::of_error(&error));
-                }
-            });
-        }
+        // Nobody waits for a first harvest that is under way: what is in the store is whole at any moment.
+        self.server.each(|tracked| {
+            if let Err(error) = tracked.close() {
+                tracing::error!("cannot end in good order: {}", message::of_error(&error));
+            }
+        });
         self.running.end();
     }
 
@@ -341,19 +348,13 @@ impl Daemon {
     }
 
     /// Finds out what has changed on these while nobody tracked them, and harvests that.
-    fn catch_up(&self, volumes: Vec<Arc<Served>>) {
-        let (tell, warden) = (self.tell.clone(), Arc::clone(&self.running.warden));
-        let catching_up = move || {
-            let mut all = Vec::new();
-            for served in volumes {
-                let done = catch_up(&served, &warden);
-                all.push((served, done));
+    fn catch_up(&mut self, volumes: Vec<Arc<Served>>, from_start: bool) {
+        match catching_up::begin(volumes, from_start, &self.running.warden, &self.tell) {
+            Ok(groups) => self.catching_up += groups,
+            Err(failure) => {
+                failure.messages().iter().for_each(|message| tracing::error!("{message}"));
+                let _ = self.tell.send(Event::End);
             }
-            let _ = tell.send(Event::CaughtUp(all));
-        };
-        if let Err(failure) = spawn("catching-up", catching_up) {
-            failure.messages().iter().for_each(|message| tracing::error!("{message}"));
-            let _ = self.tell.send(Event::End);
         }
     }
 
@@ -433,7 +434,12 @@ impl Daemon {
         for served in before.iter().filter(|served| kept.iter().all(|other| !Arc::ptr_eq(other, served))) {
             let path = message::path_text(served.path());
             let is_tracked_anew = new.iter().any(|(path, ..)| path == served.path());
-            match served.summaries().alone().close() {
+            let closed = match served.file_system().changes_are_told() {
+                true => served.summaries().alone().close(),
+                // What it lies on may not answer who reads it just now.
+                false => served.summaries().try_alone().map_or(Ok(()), |mut tracked| tracked.close()),
+            };
+            match closed {
                 Ok(()) if is_tracked_anew => tracing::info!("{path}: tracked anew"),
                 Ok(()) => tracing::info!("{path}: not tracked any more"),
                 Err(error) => tracing::error!("{path}: cannot end in good order: {}", message::of_error(&error)),
@@ -452,27 +458,7 @@ impl Daemon {
         if !added.is_empty() {
             kept.extend(added.iter().cloned());
             self.server.set_volumes(kept);
-            self.is_catching_up = true;
-            self.catch_up(added);
+            self.catch_up(added, false);
         }
     }
-}
-
-fn catch_up(served: &Served, warden: &Warden) -> Result<(), SummaryError> {
-    let (began, mut caught_up) = (Instant::now(), Ok(()));
-    let path = message::path_text(served.path());
-    served.catch_up(|tracked, done| {
-        caught_up = done;
-        if caught_up.is_err() {
-            return;
-        }
-        if let Some(CaughtUp::All(doubt)) = tracked.caught_up() {
-            tracing::warn!("{path}: harvested anew: {doubt}");
-        }
-        warden.rest();
-        let (known, read) = (tracked.ledger().nodes.len(), tracked.readings());
-        let seconds = began.elapsed().as_secs_f64();
-        tracing::info!("{path}: {read} of {known} directories harvested in {seconds:.1} s");
-    });
-    caught_up
 }

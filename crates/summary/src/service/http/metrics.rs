@@ -7,7 +7,7 @@ use crate::{
     access::Asker,
     service::{
         listing::Listing,
-        protocol::{Name, Question},
+        protocol::{Name, Question, Refusal},
         server::Server,
     },
 };
@@ -78,9 +78,13 @@ pub(super) fn answer(
     };
     let listed: Vec<(Vec<u8>, Option<Listing>)> = paths
         .iter()
-        .map(|path| {
+        .filter_map(|path| {
             let question = Question { path: Some(path.clone()), freshness, max_ms, ..Question::plain() };
-            (path.clone().into_bytes(), server.alone(asker, &question).ok())
+            match server.alone(asker, &question) {
+                // Whether it is there isn't known yet.
+                Err(Refusal::Late) => None,
+                listing => Some((path.clone().into_bytes(), listing.ok())),
+            }
         })
         .collect();
     let more = super::breakdown_metrics::families(server, asker, paths, (freshness, max_ms));

@@ -49,6 +49,10 @@ pub struct Web {
 
 const ENDLESS: u64 = u64::MAX;
 
+/// So long an answer is waited for while it is found out what has changed, which may take hours: a browser or Prometheus that hears nothing can't tell
+/// that from a server that hangs.
+const CATCHING_UP_MS: u64 = 2000;
+
 /// Listens at an address of this machine alone; any other is refused.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     if !address.ip().is_loopback() {
@@ -76,14 +80,16 @@ impl Web {
         *self.metrics.write().unwrap_or_else(PoisonError::into_inner) = metrics;
     }
 
-    /// From now on an answer is waited for so long at most: then what is stored is told, and that it is late.
+    /// From now on an answer is waited for so long at most: then what is stored is told, and that it is late. Until it is known what has changed
+    /// while nobody tracked it, that is two seconds at most.
     pub fn set_max_time(&self, time: Option<Duration>) {
         let max_ms = time.and_then(|time| u64::try_from(time.as_millis()).ok()).unwrap_or(ENDLESS);
         self.max_ms.store(max_ms, Ordering::Relaxed);
     }
 
     fn max_ms(&self) -> Option<u64> {
-        Some(self.max_ms.load(Ordering::Relaxed)).filter(|&max_ms| max_ms != ENDLESS)
+        let most = if self.server.is_ready() { ENDLESS } else { CATCHING_UP_MS };
+        Some(self.max_ms.load(Ordering::Relaxed).min(most)).filter(|&max_ms| max_ms != ENDLESS)
     }
 
     /// Takes connections for ever.
@@ -144,5 +150,7 @@ impl Web {
 /// So little always fits into what the kernel holds for a new connection.
 fn turn_away(mut stream: &TcpStream) {
     let _ = stream.set_nonblocking(true);
-    let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let _ = stream.write_all(
+        b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    );
 }

@@ -82,7 +82,7 @@ impl Response {
             413 => ("Content Too Large", ""),
             421 => ("Misdirected Request", ""),
             431 => ("Request Header Fields Too Large", ""),
-            503 => ("Service Unavailable", ""),
+            503 => ("Service Unavailable", "Retry-After: 2\r\n"),
             _ => ("Internal Server Error", ""),
         };
         let connection = if self.is_last { "Connection: close\r\n" } else { "" };
