@@ -91,6 +91,11 @@ pub(crate) struct Many {
     /// Others that read everything, by name, in the same state.
     pub(crate) walks_s: BTreeMap<String, f64>,
     pub(crate) resident_kib: u64,
+    /// The most that both processes had while they harvested all for the first time, and at the restart.
+    #[serde(default)]
+    pub(crate) first_peak_kib: Option<u64>,
+    #[serde(default)]
+    pub(crate) restart_peak_kib: Option<u64>,
     pub(crate) store_bytes: u64,
     /// From the start to the first exact answer, after a pause in which a hundred directories have changed.
     pub(crate) restart_s: f64,

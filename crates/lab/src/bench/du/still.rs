@@ -1,6 +1,6 @@
 //! What no disk is needed for: questions where nothing has changed, memory, and a start after a pause.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::Write as _;
 use std::os::fd::AsFd as _;
@@ -142,18 +142,22 @@ pub(super) fn homes(scale: f64, programs: &Programs, interrupt: &Interrupt) -> R
         chown(&home, Some(USER + number as u32), None).map_err(said)?;
     }
     let served = Served::start(programs, &volume.scratch, &volume.tree)?;
-    let by_the_user = |argv: Vec<String>| -> Result<Duration, String> {
+    let by_the_user = |argv: Vec<String>| -> Result<(Duration, BTreeSet<String>), String> {
         let user = USER.to_string();
         let prefix = ["setpriv", "--reuid", &user, "--clear-groups"].map(str::to_owned);
-        (0..ROUNDS)
-            .map(|_| {
-                pipe::run(&[&prefix[..], &argv].concat(), interrupt).map(|ended| Duration::from_secs_f64(ended.wall_s))
-            })
-            .collect::<Result<Vec<_>, _>>()
-            .map(median)
+        let (mut times, mut figures) = (Vec::new(), BTreeSet::new());
+        for _ in 0..ROUNDS {
+            let ended = pipe::run(&[&prefix[..], &argv].concat(), interrupt)?;
+            times.push(Duration::from_secs_f64(ended.wall_s));
+            figures.insert(first_word(&ended.output));
+        }
+        Ok((median(times), figures))
     };
-    let ours = by_the_user(served.question(&volume.tree))?;
-    let du = by_the_user(DU.argv(programs, &volume.tree, Path::new("")).ok_or("no du")?)?;
+    let (ours, our_figures) = by_the_user(served.question(&volume.tree))?;
+    let (du, figures) = by_the_user(DU.argv(programs, &volume.tree, Path::new("")).ok_or("no du")?)?;
+    if our_figures != figures || figures.len() != 1 {
+        return Err(format!("to a user onesweep says {our_figures:?}, du {figures:?}"));
+    }
     served.stop(interrupt)?;
     volume.end()?;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
@@ -184,6 +188,7 @@ fn held(
     on_disk(&volume.tree)?;
     let walks_s = walks(&volume, programs, interrupt)?;
     let (first_s, served) = first(&volume, programs, interrupt)?;
+    let first_peak_kib = Some(served.peak_kib()?);
     ask(served.socket(), &volume.tree, 1)?;
     let resident_kib = served.resident_kib()?;
     let root_us = Some(median(ask(served.socket(), &volume.tree, QUESTIONS_OF_MANY)?).as_secs_f64() * 1e6);
@@ -197,6 +202,7 @@ fn held(
     let served = Served::start(programs, &volume.scratch, &volume.tree)?;
     ask(served.socket(), &volume.tree, 1)?;
     let (restart_s, restart_read) = (began.elapsed().as_secs_f64(), served.read);
+    let restart_peak_kib = Some(served.peak_kib()?);
     let ours = pipe::run(&served.question(&volume.tree), interrupt)?;
     let du = pipe::run(&DU.argv(programs, &volume.tree, Path::new("")).ok_or("no du")?, interrupt)?;
     let (ours, du) = (first_word(&ours.output), first_word(&du.output));
@@ -213,6 +219,8 @@ fn held(
         first_s,
         walks_s,
         resident_kib,
+        first_peak_kib,
+        restart_peak_kib,
         store_bytes,
         restart_s,
         restart_read,
