@@ -37,7 +37,7 @@ use crate::{
     serving::Serving,
     shuffled::Shuffled,
     tracked::{Tracked, node},
-    web::{NOBODY, Web, du},
+    web_server::{NOBODY, Web, du},
 };
 
 const ALL: &str = "

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::{
     image::{Fs, Image},
     run::{onesweep, root_test, text},
-    web::{NOBODY, Web, du, figures},
+    web_server::{NOBODY, Web, du, figures},
 };
 
 const GROWN: usize = 1 << 20;

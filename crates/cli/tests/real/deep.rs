@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use crate::{
     image::{Fs, Image},
     run::{finish, onesweep, root_test, text},
-    web::{NOBODY, Web},
+    web_server::{NOBODY, Web},
 };
 
 const LEVELS: usize = 5000;

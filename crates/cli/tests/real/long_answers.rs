@@ -17,7 +17,7 @@ use crate::{
     image::{Fs, Image},
     run::{finish, onesweep, output, root_test, run, say, text},
     serving::Serving,
-    web::{NOBODY, Web, du, figures},
+    web_server::{NOBODY, Web, du, figures},
 };
 
 /// Directories side by side, others in each other, one that is private, and files in some of them.

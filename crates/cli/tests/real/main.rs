@@ -95,5 +95,8 @@ mod view_writes;
 mod walk;
 mod watch;
 mod web;
+mod web_history;
+mod web_server;
+mod web_users;
 #[path = "../../../peer/tests/index/windows_log.rs"]
 mod windows_log;

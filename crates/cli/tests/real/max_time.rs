@@ -17,7 +17,7 @@ use crate::{
     run::{finish, long, onesweep, program, root_test, text},
     serving::Serving,
     tracked::du,
-    web::Web,
+    web_server::Web,
 };
 
 /// A server that gives the same lines to each question, and what it was asked first.

@@ -13,7 +13,7 @@ use crate::{
     run::{output, root_test, run, text},
     serving::Serving,
     tree::sync,
-    web::{NOBODY, Web, du, figures},
+    web_server::{NOBODY, Web, du, figures},
 };
 
 /// A group that the user is in or not, and another one.
