@@ -1,11 +1,11 @@
 """Small cached files: onesweep.read beside a loop of os.scandir, open and read, on one processor.
 
-    python3 crates/python/bench/cached.py [--files 20000] [--bytes 4096] [--pairs 15] [--calls PROGRAM]
+    python3 crates/python/bench/cached.py [--files 20000] [--bytes 4096] [--pairs 15] [--calls PROGRAM] [--dir DIR] [--busy]
 
 Makes a tree in a temporary directory, reads it once, then lets both read all of it in turns: A B, B A, and so on, each in a process
 of its own that may use one processor. The time is that of the loop alone, and every byte is looked at by neither. Prints the median of
 each, with the least and the greatest, and of the ratios of the pairs. Fails when the loop takes less than 1.5 times as long as the
-package, by the processor. The clock is told beside that, since others may have had the processor meanwhile.
+package, by the processor or by the clock; with `--busy` by the processor alone, since others have it meanwhile.
 
 With `--calls` (crates/python/bench/calls.c), the kernel's calls alone come after each pair: the least that reads a file, and those of the sweep.
 """
@@ -84,6 +84,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=15)
     parser.add_argument("--dir", help="where the tree is made")
     parser.add_argument("--calls", help="the program that makes the calls alone")
+    parser.add_argument("--busy", action="store_true", help="judge by the processor alone")
     parser.add_argument("--child", nargs=2)
     arguments = parser.parse_args()
     if arguments.child:
@@ -118,8 +119,9 @@ def main() -> None:
         for who in rivals:
             print(f"{name}, {who}: {spread([time * 1e6 / arguments.files for time in times[who]], ' us a file')}")
         print(f"{name}, plain / swept: {spread(ratios(times), '')}; the aim is {AIM}")
-    if statistics.median(ratios(processors)) < AIM:
-        raise SystemExit(1)
+    judged = [processors] if arguments.busy else [processors, walls]
+    if min(statistics.median(ratios(times)) for times in judged) < AIM:
+        raise SystemExit("the aim is missed")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,7 @@ pub(crate) struct ServeSettings {
     /// Where to listen [default: $ONESWEEP_SOCKET, else /run/onesweep/summaries.sock]
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
-    /// The directory in which what is known is kept, one file for each file system [default: /var/lib/onesweep]
+    /// The directory in which what is known is kept, one file for each file system [default: /var/lib/onesweep/summaries]
     #[arg(long, value_name = "DIR")]
     pub(crate) store: Option<PathBuf>,
     /// Who it runs as, by name or number [default: onesweep, where there is such a user]

@@ -9,7 +9,7 @@ use std::{
     os::{
         fd::{AsFd, OwnedFd},
         unix::{
-            fs::{DirBuilderExt, MetadataExt, fchown, lchown},
+            fs::{DirBuilderExt, MetadataExt, PermissionsExt, fchown, lchown},
             net::UnixStream,
         },
     },
@@ -62,8 +62,7 @@ pub(super) fn user(settings: &ServeSettings) -> Result<Option<(u32, u32)>, Failu
 /// Makes the directory of stores, and everything in it the daemon's.
 pub(super) fn own_store(store: &Path, user: Option<(u32, u32)>) -> Result<(), Failure> {
     let failed = |step: &'static str| move |error: io::Error| Failure::io(store, step, &error);
-    let mut folder = fs::DirBuilder::new();
-    folder.recursive(true).mode(0o700).create(store).map_err(failed("make the directory of stores"))?;
+    make_private(store).map_err(failed("make the directory of stores"))?;
     if user::effective_uid() != 0 {
         return Ok(());
     }
@@ -78,6 +77,18 @@ pub(super) fn own_store(store: &Path, user: Option<(u32, u32)>) -> Result<(), Fa
         }
     }
     if is_its { Ok(()) } else { lchown(store, Some(uid), Some(gid)).map_err(failed("give it to its user")) }
+}
+
+/// A directory of one user's in one that others come through, which has more than that in it.
+fn make_private(store: &Path) -> io::Result<()> {
+    if let Some(parent) = store.parent()
+        && !parent.as_os_str().is_empty()
+        && !parent.exists()
+    {
+        fs::create_dir_all(parent)?;
+        fs::set_permissions(parent, fs::Permissions::from_mode(0o711))?;
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(store)
 }
 
 /// How a store begins.
@@ -227,5 +238,10 @@ mod tests {
         fs::remove_file(&named_twice).unwrap();
         own_store(&at, None).unwrap();
         assert_eq!([&at, &store].map(|path| owner(path)), [0, 0]);
+        // Its user comes to it, and nobody else into it.
+        let made = folder.path().join("made");
+        own_store(&made.join("stores"), Some((7, 8))).unwrap();
+        let mode = |path: &Path| path.symlink_metadata().unwrap().mode() & 0o7777;
+        assert_eq!((owner(&made), mode(&made), mode(&made.join("stores"))), (0, 0o711, 0o700));
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn fixed(before: &ServeSettings, now: &ServeSettings) -> Vec<&'static
 
 /// The directory of stores.
 pub(super) fn store(settings: &ServeSettings) -> PathBuf {
-    settings.store.clone().unwrap_or_else(|| "/var/lib/onesweep".into())
+    settings.store.clone().unwrap_or_else(|| "/var/lib/onesweep/summaries".into())
 }
 
 #[cfg(test)]
