@@ -364,7 +364,7 @@ fn who_waits_no_longer_is_told_what_is_stored() {
     let now = || Patience::of(Some(Duration::ZERO));
     // Nothing is known yet, and nobody finds out before the start is over.
     let unknown = shared.answer_within(id(ROOT), Freshness::Exact, &mut now());
-    assert!(matches!(unknown, Err(SummaryError::Unknown)), "{unknown:?}");
+    assert!(matches!(unknown, Err(SummaryError::Late)), "{unknown:?}");
     shared.catch_up(|_, done| done.expect("it is known"));
     while shared.answer_within(id(ROOT), Freshness::Exact, &mut now()).expect("an answer").late.is_some() {
         thread::yield_now();

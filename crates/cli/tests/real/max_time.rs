@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
-    os::unix::net::UnixListener,
+    os::unix::{fs::MetadataExt, net::UnixListener},
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{finish, long, onesweep, program, root_test, text},
+    run::{finish, onesweep, program, root_test, text},
     serving::Serving,
     tracked::du,
     web_server::Web,
@@ -182,7 +182,7 @@ fn by_http_nobody_waits_until_all_is_counted() {
     fs::write(&declared, table).expect("a file");
     let first = slow.root();
     let options = ["--summaries".as_ref(), declared.as_os_str(), first.as_os_str()];
-    let (web, mut said) = Web::begin(&quick, &[&quick.root()], &options);
+    let (web, mut said) = Web::begin(&quick, &[&quick.root(), &first], &options);
     let mut harvested = |image: &Image| {
         let mut lines = said.by_ref().map(|line| line.expect("a line"));
         let line = lines.find(|line| line.contains(" directories harvested in ")).expect("it is said");
@@ -192,21 +192,32 @@ fn by_http_nobody_waits_until_all_is_counted() {
     harvested(&quick);
     let listing = web.listing(&web.root, &format!("path={}", quick.root().display()));
     assert_eq!((&listing["total"]["files"], &listing["exact"]), (&1.into(), &true.into()), "{listing}");
+    // Nothing is said of a directory of which nothing is known, or a part.
+    let files = |image: &Image| format!("files{{path=\"{}\"}} ", image.root().display());
     let (status, body) = web.get(&web.root, "/metrics");
-    assert!(status == 200 && body.contains(&format!("files{{path=\"{}\"}} 1\n", quick.root().display())), "{body}");
-    if long() {
-        // A minute: what is under way is not broken off.
-        let (status, body) = web.get(&web.root, &format!("/api/directory?path={}", slow.root().display()));
-        let told: Value = serde_json::from_str(&body).expect("JSON");
-        match status {
-            200 => assert!(told["exact"] == false && told["late"].is_u64(), "{body}"),
-            _ => assert_eq!((status, &told["error"]), (503, &"late".into()), "{body}"),
+    assert!(
+        status == 200 && body.contains(&(files(&quick) + "1\n")) && !body.contains(&first.display().to_string()),
+        "{body}"
+    );
+    // Nor is any of them said not to be there, however many are asked for.
+    for token in [&web.root, &web.nobody] {
+        for below in ["", "/1", "/2", "/3", "/4", "/5"] {
+            let (status, body) = web.get(token, &format!("/api/directory?path={}{below}&max_ms=10", first.display()));
+            assert!(status == 503 && body.contains("\"late\""), "{below}: {status}: {body}");
         }
+        let inode = fs::metadata(first.join("6")).expect("facts");
+        let (status, body) =
+            web.get(token, &format!("/api/directory?dev={}&ino={}&max_ms=10", inode.dev(), inode.ino()));
+        assert!(status == 503 && body.contains("\"late\""), "{status}: {body}");
     }
+    let (status, body) = web.get(&web.root, &format!("/api/directory?path={}", first.display()));
+    assert!(status == 503 && body.contains("\"late\""), "{status}: {body}");
     fs::write(&go, "").expect("a file");
     harvested(&slow);
     let listing = web.listing(&web.root, &format!("path={}", slow.root().display()));
     assert_eq!((&listing["total"]["directories"], &listing["exact"]), (&202.into(), &true.into()), "{listing}");
+    let (status, body) = web.get(&web.root, "/metrics");
+    assert!(status == 200 && body.contains(&(files(&slow) + "0\n")), "{body}");
 }
 
 /// Without a server there is nothing stored to tell.

@@ -50,7 +50,7 @@ impl<'a> Patience<'a> {
     }
 
     /// How long to wait before looking up again.
-    fn step(&self) -> Duration {
+    pub(super) fn step(&self) -> Duration {
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
         left.map_or(TELL_EVERY, |left| if self.tell.is_some() { left.min(TELL_EVERY) } else { left })
     }

@@ -65,6 +65,9 @@ pub struct Question {
     /// [`late`](Head::late).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ms: Option<u64>,
+    /// The same of what is found out, and harvested, of the time before the server began: that may take hours. Nobody asks for it on the socket.
+    #[serde(skip)]
+    pub catching_up_ms: Option<u64>,
     /// While it is waited for, lines come that say how far it is. For lines alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub progress: bool,
@@ -86,6 +89,7 @@ impl Question {
             portion: None,
             takes_portions: false,
             max_ms: None,
+            catching_up_ms: None,
             progress: false,
         }
     }

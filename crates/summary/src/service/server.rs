@@ -316,15 +316,21 @@ impl Server {
         file: Option<OwnedFd>,
         tell: Option<&mut dyn FnMut(Progress)>,
     ) -> Result<Reached<'a>, Refusal> {
-        let time = question.max_ms.map(Duration::from_millis);
-        let mut patience = Patience { tell, ..Patience::of(time) };
+        let time = |is_ready: bool| {
+            let catching_up_ms = question.catching_up_ms.filter(|_| !is_ready);
+            [question.max_ms, catching_up_ms].into_iter().flatten().min().map(Duration::from_millis)
+        };
         let directory = match (file, &question.path, question.inode) {
             (Some(file), _, _) => file,
             (None, Some(path), _) => self.reach.open(asker, path)?,
             (None, None, Some(inode)) => {
-                let directory = find_inode(volumes, (asker, inode), question.freshness, &mut patience)?;
+                let are_ready =
+                    volumes.iter().filter(|served| served.volume.may_hold(inode.dev)).all(|it| it.shared.is_ready());
+                let time = time(are_ready);
+                let directory = find_inode(volumes, (asker, inode), question.freshness, time)?;
                 // Whether there is one that can't be reached isn't told.
                 self.reach.check_way_to(asker, directory.as_fd()).map_err(|refusal| match refusal {
+                    Refusal::Denied if time.is_some() && !are_ready => Refusal::Late,
                     Refusal::Denied => Refusal::NotTracked,
                     other => other,
                 })?;
@@ -339,14 +345,15 @@ impl Server {
         let eyes = Eyes { asker, volume, glances: &glances };
         let seen = eyes.seen();
         let (answer, tracked) = if question.freshness == Freshness::Cached {
-            let tracked = served.shared.shared();
+            let tracked = served.shared.shared_within(time(false)).ok_or(Refusal::Late)?;
             (tracked.cached(id, seen).map_err(refusal)?, Held::Shared(tracked))
         } else {
-            let has_time = time.is_some();
+            let time = time(served.shared.is_ready());
+            let mut patience = Patience { tell, ..Patience::of(time) };
             let how = (question.since.is_some(), seen);
             let told = served.shared.query_within(id, question.freshness, how, &mut patience);
             told.map_err(|error| match error {
-                SummaryError::Unknown if has_time && patience.is_over() => Refusal::Late,
+                SummaryError::Unknown if time.is_some() && patience.is_over() => Refusal::Late,
                 error => refusal(error),
             })?
         };
@@ -366,8 +373,9 @@ fn find_inode(
     volumes: &[Arc<Served>],
     (asker, inode): (&Asker, Inode),
     freshness: Freshness,
-    patience: &mut Patience<'_>,
+    time: Option<Duration>,
 ) -> Result<OwnedFd, Refusal> {
+    let mut patience = Patience::of(time);
     let mut may_hold: Vec<&Arc<Served>> = volumes.iter().filter(|served| served.volume.may_hold(inode.dev)).collect();
     // Only subvolumes of btrfs have device numbers that aren't known.
     let is_btrfs = |served: &&Arc<Served>| served.volume.method() == Some(Method::Generations);
@@ -377,22 +385,23 @@ fn find_inode(
     for served in may_hold {
         let volume = &served.volume;
         let known = || {
-            let tracked = served.shared.shared();
+            let tracked = served.shared.shared_within(time).ok_or(Refusal::Late)?;
             let nodes = &tracked.ledger().nodes;
             let mut handles = nodes.numbered(inode.ino).filter_map(|slot| volume.handle_of(nodes.id(slot)).ok());
-            handles
-                .find(|fd| files::statx_fd(fd.as_fd()).is_ok_and(|stat| (stat.dev, stat.ino) == (inode.dev, inode.ino)))
+            Ok(handles.find(|fd| {
+                files::statx_fd(fd.as_fd()).is_ok_and(|stat| (stat.dev, stat.ino) == (inode.dev, inode.ino))
+            }))
         };
-        if let Some(directory) = known() {
+        if let Some(directory) = known()? {
             return Ok(directory);
         }
         if freshness != Freshness::Cached {
             // It may be new.
             let eyes = Eyes { asker, volume, glances: &Glances::endless() };
             let how = (false, eyes.seen());
-            let asked = served.shared.query_within(volume.root(), freshness, how, patience);
+            let asked = served.shared.query_within(volume.root(), freshness, how, &mut patience);
             let answer = asked.map(|(answer, _)| answer).map_err(refusal)?;
-            if let Some(directory) = known() {
+            if let Some(directory) = known()? {
                 return Ok(directory);
             }
             if answer.late.is_some() {
@@ -545,6 +554,7 @@ impl<'a> Reached<'a> {
 pub(super) fn refusal(error: SummaryError) -> Refusal {
     match error {
         SummaryError::Unknown => Refusal::NotTracked,
+        SummaryError::Late => Refusal::Late,
         other => Refusal::Failed(other.to_string()),
     }
 }

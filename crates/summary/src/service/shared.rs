@@ -28,6 +28,9 @@ const PORTION: usize = 8;
 /// So long the background gives way to who asks, one after the other; then it takes its turn.
 const GIVE_WAY: Duration = Duration::from_secs(1);
 
+/// So often it is looked whether who is there first has gone.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// A directory with more entries is read while others are answered.
 const ENTRIES_MAX: usize = 1 << 15;
 
@@ -93,6 +96,20 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     /// What is stored, beside others; before the background, if that is at work.
     pub fn shared(&self) -> RwLockReadGuard<'_, Summaries<D, T>> {
         self.tracked.try_read().unwrap_or_else(|| self.before_the_background(|| self.tracked.read()))
+    }
+
+    /// The same, but while it is caught up with nobody who is there first is disturbed, nor waited for longer than so; for all others as long as
+    /// it takes.
+    pub(super) fn shared_within(&self, time: Option<Duration>) -> Option<RwLockReadGuard<'_, Summaries<D, T>>> {
+        let Some(time) = time.filter(|_| !self.is_ready()) else { return Some(self.shared()) };
+        let began = Instant::now();
+        loop {
+            let tracked = self.tracked.try_read();
+            if tracked.is_some() || began.elapsed() >= time {
+                return tracked;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// The same alone.
@@ -360,7 +377,12 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             self.wait_until_ready();
             return self.query(id, freshness, alone, seen);
         }
-        if freshness == Freshness::Exact && self.is_ready() {
+        if !self.is_ready_within(patience, (id, seen)) {
+            // Who holds it harvests, and reads much at a time: to be let in would end that.
+            let tracked = self.shared_within(Some(Duration::ZERO)).ok_or(SummaryError::Late)?;
+            return Ok((tracked.late(id, seen)?, Held::Shared(tracked)));
+        }
+        if freshness == Freshness::Exact {
             if !alone {
                 let tracked = self.shared();
                 if let Some(answer) = tracked.query_clean(id, seen)? {
@@ -444,10 +466,35 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         Some(going)
     }
 
+    /// Waits until [`catch_up`](Self::catch_up) is over; false when that takes too long.
+    fn is_ready_within(&self, patience: &mut Patience<'_>, (id, seen): (NodeId, Seen<'_>)) -> bool {
+        let progress = self.progress(id, seen);
+        loop {
+            {
+                let is_ready = lock(&self.is_ready);
+                let waited = self.ready.wait_timeout_while(is_ready, patience.step(), |is_ready| !*is_ready);
+                if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                    return true;
+                }
+            }
+            if patience.is_over() {
+                return false;
+            }
+            if let Some(tell) = &mut patience.tell {
+                tell(progress());
+            }
+        }
+    }
+
     fn wait_for(&self, going: &Going, (id, seen): (NodeId, Seen<'_>), patience: &mut Patience<'_>) -> Option<Outcome> {
+        going.wait(patience, self.progress(id, seen))
+    }
+
+    /// How far it is, from now on.
+    fn progress(&self, id: NodeId, seen: Seen<'_>) -> impl Fn() -> Progress {
         let began = AtomicU64::new(u64::MAX);
         let last = Mutex::new(Progress::default());
-        going.wait(patience, || {
+        move || {
             let mut last = lock(&last);
             // Who harvests isn't waited for.
             let Some(tracked) = self.tracked.try_read() else { return *last };
@@ -462,7 +509,7 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
                 *last = Progress { read, left: tracked.left_below(id, seen).unwrap_or(0) as u64 };
             }
             *last
-        })
+        }
     }
 }
 

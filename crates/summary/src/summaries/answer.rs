@@ -26,6 +26,9 @@ pub enum SummaryError {
     /// What was harvested for who waits for so long failed, for this reason.
     #[error("{0}")]
     Harvest(String),
+    /// Time was up, and nothing is stored of it.
+    #[error("nothing is stored of it yet, and the time is up")]
+    Late,
     /// It isn't known, nor found.
     #[error("no such directory below what is tracked")]
     Unknown,

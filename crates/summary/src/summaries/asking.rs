@@ -49,12 +49,15 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// The same for who didn't wait any longer. Where something is hidden it isn't told how much is left.
     pub fn late(&self, directory: NodeId, seen: Seen<'_>) -> Result<Answer, SummaryError> {
-        let slot = self.ledger.nodes.find(directory).ok_or(SummaryError::Unknown)?;
+        let nodes = &self.ledger.nodes;
+        let slot = nodes.find(directory).ok_or(SummaryError::Late)?;
         if self.ledger.record(slot)?.harvested == 0 {
             // Nothing is stored of it but its name.
-            return Err(SummaryError::Unknown);
+            return Err(SummaryError::Late);
         }
-        let left = if self.hides_below(slot, seen)? { 0 } else { self.left_below(directory, seen)? };
+        // What is unsure would have to be looked at, which may take longer than anybody waits.
+        let is_hidden = seen.is_some() && (nodes.may_be_unsure(slot) || self.hides_below(slot, seen)?);
+        let left = if is_hidden { 0 } else { self.left_below(directory, seen)? };
         Ok(Answer { late: Some(left), ..self.cached(directory, seen)? })
     }
 

@@ -14,7 +14,10 @@ use std::{
 
 use onesweep_summary::{
     reading::Directories,
-    service::{budget::Budget, server::Server},
+    service::{
+        budget::Budget,
+        server::{Served, Server},
+    },
     store::StoreError,
     summaries::{SummaryError, Tended},
     warden::guarded::Warden,
@@ -192,7 +195,9 @@ impl<'a> Background<'a> {
         }
         self.committed = Instant::now();
         let volumes = self.server.volumes();
-        for served in volumes.iter().filter(|served| served.file_system().changes_are_told() == self.are_told) {
+        let is_its = |served: &Served| served.file_system().changes_are_told() == self.are_told;
+        // What is caught up with is committed by who does that, and may take hours.
+        for served in volumes.iter().filter(|served| is_its(served) && served.summaries().is_ready()) {
             let committed = served.summaries().commit();
             if let Err(error) = committed {
                 self.complaints.tell(served.path(), &error);

@@ -2,13 +2,14 @@
 //! a head in common one after the other.
 
 use std::{
-    sync::{Arc, mpsc::Sender},
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
     time::Instant,
 };
 
 use super::{Event, spawn};
 use crate::{message, report::Failure};
-use onesweep_layout::Devices;
+use onesweep_layout::{DeviceError, Devices};
 use onesweep_summary::{
     reading::Directories,
     service::server::Served,
@@ -16,49 +17,73 @@ use onesweep_summary::{
     warden::guarded::Warden,
 };
 
+/// So many groups at a time: each of them has dozens of readers here and in the warden.
+const AT_A_TIME: usize = 8;
+/// Stands for all disks that can't be told.
+const SOME_DISK: u64 = u64::MAX;
+
 /// What became of some of them.
 pub(super) struct Done {
     pub(super) of: Vec<(Arc<Served>, Result<(), SummaryError>)>,
     /// Somebody tells what changes there. All others may lie on what doesn't answer, and nothing waits for them.
     pub(super) are_told: bool,
-    /// They were tracked from the start.
-    pub(super) from_start: bool,
 }
 
-/// Begins; gives how often somebody is going to be told of some of which changes are told.
+/// Begins; adds to `outstanding` how often somebody is going to be told of some of which changes are told.
 pub(super) fn begin(
     volumes: Vec<Arc<Served>>,
-    from_start: bool,
+    outstanding: &mut usize,
     warden: &Arc<Warden>,
     tell: &Sender<Event>,
-) -> Result<usize, Failure> {
-    let heads: Vec<Vec<u64>> = volumes.iter().map(|served| heads(served)).collect();
-    let mut told = 0;
-    for group in apart(&heads) {
-        let group: Vec<Arc<Served>> = group.into_iter().map(|at| Arc::clone(&volumes[at])).collect();
-        let are_told = group.iter().any(|served| served.file_system().changes_are_told());
-        told += usize::from(are_told);
-        let (tell, warden) = (tell.clone(), Arc::clone(warden));
+) -> Result<(), Failure> {
+    let (told, timed): (Vec<_>, Vec<_>) =
+        volumes.into_iter().partition(|served| served.file_system().changes_are_told());
+    let heads: Vec<Vec<u64>> = told.iter().map(|served| heads(served)).collect();
+    let groups = apart(&heads).into_iter();
+    let groups: VecDeque<Group> =
+        groups.map(|group| group.into_iter().map(|at| Arc::clone(&told[at])).collect()).collect();
+    *outstanding += groups.len();
+    let threads = groups.len().min(AT_A_TIME);
+    let groups = Arc::new(Mutex::new(groups));
+    for _ in 0..threads {
+        let (groups, tell, warden) = (Arc::clone(&groups), tell.clone(), Arc::clone(warden));
+        let next = move || groups.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         spawn("catching-up", move || {
-            let catch_up = |served: Arc<Served>| {
-                let done = catch_up(&served, &warden);
-                (served, done)
-            };
-            let of = group.into_iter().map(catch_up).collect();
-            let _ = tell.send(Event::CaughtUp(Done { of, are_told, from_start }));
+            while let Some(group) = next() {
+                let _ = tell.send(Event::CaughtUp(Done { of: catch_up_with(group, &warden), are_told: true }));
+            }
         })?;
     }
-    Ok(told)
+    for served in timed {
+        let (tell, warden) = (tell.clone(), Arc::clone(warden));
+        spawn("catching-up", move || {
+            let of = catch_up_with(vec![served], &warden);
+            let _ = tell.send(Event::CaughtUp(Done { of, are_told: false }));
+        })?;
+    }
+    Ok(())
 }
 
-/// The disks whose heads move when it is read.
+/// File systems that are caught up with one after the other.
+type Group = Vec<Arc<Served>>;
+
+fn catch_up_with(group: Group, warden: &Warden) -> Vec<(Arc<Served>, Result<(), SummaryError>)> {
+    let one = |served: Arc<Served>| {
+        let done = catch_up(&served, warden);
+        (served, done)
+    };
+    group.into_iter().map(one).collect()
+}
+
+/// The disks whose heads move when it is read. What can't be told may lie on any that seeks.
 fn heads(served: &Served) -> Vec<u64> {
-    let volume = served.file_system();
-    if !volume.changes_are_told() {
-        return Vec::new();
+    let stack = Devices::of_system().map(|devices| devices.by_fd(served.file_system().top()));
+    match stack {
+        Ok(Ok(stack)) if stack.is_seekless() => Vec::new(),
+        Ok(Ok(stack)) => stack.spindle_key(),
+        Ok(Err(DeviceError::NoDevice { .. })) => Vec::new(),
+        Ok(Err(_)) | Err(_) => vec![SOME_DISK],
     }
-    let stack = Devices::of_system().ok().and_then(|devices| devices.by_fd(volume.top()).ok());
-    stack.filter(|stack| !stack.is_seekless()).map_or_else(Vec::new, |stack| stack.spindle_key())
 }
 
 /// In groups of those that have a head in common, in their order.

@@ -140,7 +140,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
         is_reload_due: false,
         background: None,
     };
-    daemon.catch_up(volumes, true);
+    daemon.catch_up(volumes);
     daemon.run(&events)
 }
 
@@ -295,9 +295,10 @@ impl Daemon {
         ended
     }
 
-    fn caught_up(&mut self, Done { of, are_told, from_start }: Done) -> Result<(), Failure> {
+    /// One that failed is let go. Without any other there is nothing to go on for.
+    fn caught_up(&mut self, Done { of, are_told }: Done) -> Result<(), Failure> {
         match self.drop_failed(of) {
-            Some(failure) if from_start => return Err(failure),
+            Some(failure) if self.server.volumes().is_empty() => return Err(failure),
             Some(failure) => failure.messages().iter().for_each(|message| tracing::error!("{message}")),
             None => {}
         }
@@ -348,13 +349,11 @@ impl Daemon {
     }
 
     /// Finds out what has changed on these while nobody tracked them, and harvests that.
-    fn catch_up(&mut self, volumes: Vec<Arc<Served>>, from_start: bool) {
-        match catching_up::begin(volumes, from_start, &self.running.warden, &self.tell) {
-            Ok(groups) => self.catching_up += groups,
-            Err(failure) => {
-                failure.messages().iter().for_each(|message| tracing::error!("{message}"));
-                let _ = self.tell.send(Event::End);
-            }
+    fn catch_up(&mut self, volumes: Vec<Arc<Served>>) {
+        let begun = catching_up::begin(volumes, &mut self.catching_up, &self.running.warden, &self.tell);
+        if let Err(failure) = begun {
+            failure.messages().iter().for_each(|message| tracing::error!("{message}"));
+            let _ = self.tell.send(Event::End);
         }
     }
 
@@ -363,7 +362,12 @@ impl Daemon {
         let failed = done.into_iter().filter_map(|(served, done)| done.err().map(|error| (served, error)));
         let mut messages = Vec::new();
         for (served, error) in failed {
-            let others = self.server.volumes().iter().filter(|other| !Arc::ptr_eq(other, &served)).cloned().collect();
+            let before = self.server.volumes();
+            let others: Vec<_> = before.iter().filter(|other| !Arc::ptr_eq(other, &served)).cloned().collect();
+            if others.len() == before.len() {
+                // It was let go meanwhile.
+                continue;
+            }
             self.server.set_volumes(others);
             let path = message::path_text(served.path());
             messages.push(format!("{path}: cannot harvest its file system: {}", message::of_error(&error)));
@@ -434,12 +438,21 @@ impl Daemon {
         for served in before.iter().filter(|served| kept.iter().all(|other| !Arc::ptr_eq(other, served))) {
             let path = message::path_text(served.path());
             let is_tracked_anew = new.iter().any(|(path, ..)| path == served.path());
-            let closed = match served.file_system().changes_are_told() {
-                true => served.summaries().alone().close(),
+            let tracked = match served.file_system().changes_are_told() {
+                true => Some(served.summaries().alone()),
                 // What it lies on may not answer who reads it just now.
-                false => served.summaries().try_alone().map_or(Ok(()), |mut tracked| tracked.close()),
+                false => served.summaries().try_alone(),
             };
-            match closed {
+            let Some(mut tracked) = tracked else {
+                if is_tracked_anew {
+                    new.retain(|(path, ..)| path != served.path());
+                    tracing::error!(
+                        "{path}: it is being read, and can't be tracked anew meanwhile: reload the settings again"
+                    );
+                }
+                continue;
+            };
+            match tracked.close() {
                 Ok(()) if is_tracked_anew => tracing::info!("{path}: tracked anew"),
                 Ok(()) => tracing::info!("{path}: not tracked any more"),
                 Err(error) => tracing::error!("{path}: cannot end in good order: {}", message::of_error(&error)),
@@ -458,7 +471,7 @@ impl Daemon {
         if !added.is_empty() {
             kept.extend(added.iter().cloned());
             self.server.set_volumes(kept);
-            self.catch_up(added, false);
+            self.catch_up(added);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned, de::IntoDeserializer};
 
-use super::{request::Request, response::Response};
+use super::{limits::Limits, request::Request, response::Response};
 use crate::{
     access::Asker,
     service::{
@@ -32,8 +32,8 @@ struct Answer {
     listing: Listing,
 }
 
-pub(super) fn directory(server: &Server, asker: &Asker, request: &Request, max_ms: Option<u64>) -> Response {
-    let asked = match asked(request, max_ms) {
+pub(super) fn directory(server: &Server, asker: &Asker, request: &Request, limits: Limits) -> Response {
+    let asked = match asked(request, limits) {
         Ok(asked) => asked,
         Err(why) => return Response::refusal(400, "bad_request", &why),
     };
@@ -49,14 +49,14 @@ pub(super) fn summaries(server: &Server) -> Response {
 }
 
 /// A directory by one of them.
-pub(super) fn breakdown(server: &Server, asker: &Asker, request: &Request, max_ms: Option<u64>) -> Response {
+pub(super) fn breakdown(server: &Server, asker: &Asker, request: &Request, limits: Limits) -> Response {
     let Some(by) = request.value("by").map(String::from_utf8_lossy) else {
         return Response::refusal(400, "bad_request", "by is missing: the name of a summary");
     };
     if !server.declared().iter().any(|one| one.name == by) {
         return Response::refusal(404, "not_found", "no summary of this name is declared");
     }
-    let question = match named(request, &["path", "dev", "ino", "by", "freshness", "max_ms"], max_ms) {
+    let question = match named(request, &["path", "dev", "ino", "by", "freshness", "max_ms"], limits) {
         Ok(question) => Question { by: Some(by.into_owned()), ..question },
         Err(why) => return Response::refusal(400, "bad_request", &why),
     };
@@ -75,8 +75,8 @@ struct History {
     growth: Growth,
 }
 
-pub(super) fn history(server: &Server, asker: &Asker, request: &Request, max_ms: Option<u64>) -> Response {
-    let question = match named(request, &["path", "dev", "ino", "freshness", "max_ms"], max_ms) {
+pub(super) fn history(server: &Server, asker: &Asker, request: &Request, limits: Limits) -> Response {
+    let question = match named(request, &["path", "dev", "ino", "freshness", "max_ms"], limits) {
         Ok(question) => question,
         Err(why) => return Response::refusal(400, "bad_request", &why),
     };
@@ -92,14 +92,14 @@ struct Asked {
     measure: crate::service::listing::Measure,
 }
 
-fn asked(request: &Request, max_ms: Option<u64>) -> Result<Asked, String> {
-    let question = named(request, &["path", "dev", "ino", "limit", "by", "freshness", "max_ms"], max_ms)?;
+fn asked(request: &Request, limits: Limits) -> Result<Asked, String> {
+    let question = named(request, &["path", "dev", "ino", "limit", "by", "freshness", "max_ms"], limits)?;
     let limit = number(request, "limit")?.map_or(LIMIT, |limit| limit.min(LARGEST_MAX as u64) as usize);
     Ok(Asked { question, limit, measure: word(request, "by")? })
 }
 
-/// The directory that is named, where nothing but these keys is. Nobody may wait longer than for so many milliseconds.
-fn named(request: &Request, known: &[&str], most_ms: Option<u64>) -> Result<Question, String> {
+/// The directory that is named, where nothing but these keys is.
+fn named(request: &Request, known: &[&str], limits: Limits) -> Result<Question, String> {
     if let Some(other) = request.keys().find(|key| !known.iter().any(|name| name.as_bytes() == *key)) {
         return Err(format!("{} isn't known here", String::from_utf8_lossy(other)));
     }
@@ -119,8 +119,8 @@ fn named(request: &Request, known: &[&str], most_ms: Option<u64>) -> Result<Ques
     if path.is_some() == inode.is_some() {
         return Err("one of path, or dev and ino, is needed".to_owned());
     }
-    let max_ms = [number(request, "max_ms")?, most_ms].into_iter().flatten().min();
-    Ok(Question { path, inode, freshness: word(request, "freshness")?, max_ms, ..Question::plain() })
+    let (freshness, max_ms) = (word(request, "freshness")?, number(request, "max_ms")?);
+    Ok(limits.bound(Question { path, inode, freshness, max_ms, ..Question::plain() }))
 }
 
 fn number(request: &Request, key: &str) -> Result<Option<u64>, String> {

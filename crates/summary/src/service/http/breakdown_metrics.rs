@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::metrics::label;
+use super::{limits::Limits, metrics::label};
 use crate::{
     access::Asker,
     custom::declare::By,
@@ -38,15 +38,17 @@ pub(super) fn families(
     server: &Server,
     asker: &Asker,
     paths: &[Name],
-    (freshness, max_ms): (Freshness, Option<u64>),
+    (freshness, limits): (Freshness, Limits),
 ) -> String {
     let mut told: Vec<(String, Breakdown)> = Vec::new();
     for summary in server.declared() {
         // Of the largest files each is a name, which is no key.
         for path in paths.iter().filter(|_| summary.by != By::Largest) {
             let by = Some(summary.name.clone());
-            let question = Question { path: Some(path.clone()), freshness, max_ms, by, ..Question::plain() };
-            if let Ok(breakdown) = server.break_down(asker, &question, None) {
+            let question = limits.bound(Question { path: Some(path.clone()), freshness, by, ..Question::plain() });
+            if let Ok(breakdown) = server.break_down(asker, &question, None)
+                && (breakdown.late.is_none() || server.is_ready())
+            {
                 told.push((label(&path.clone().into_bytes()), breakdown));
             }
         }

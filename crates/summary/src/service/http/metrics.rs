@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{api, request::Request, response::Response};
+use super::{api, limits::Limits, request::Request, response::Response};
 use crate::{
     access::Asker,
     service::{
@@ -65,13 +65,7 @@ const END: &str = "# EOF\n";
 
 const KNOWN: (&str, &str) = ("onesweep_directory_known", "1 when the directory is there, tracked, and may be seen.");
 
-pub(super) fn answer(
-    server: &Server,
-    asker: &Asker,
-    paths: &[Name],
-    request: &Request,
-    max_ms: Option<u64>,
-) -> Response {
+pub(super) fn answer(server: &Server, asker: &Asker, paths: &[Name], request: &Request, limits: Limits) -> Response {
     let freshness = match api::word(request, "freshness") {
         Ok(freshness) => freshness,
         Err(why) => return Response::refusal(400, "bad_request", &why),
@@ -79,15 +73,16 @@ pub(super) fn answer(
     let listed: Vec<(Vec<u8>, Option<Listing>)> = paths
         .iter()
         .filter_map(|path| {
-            let question = Question { path: Some(path.clone()), freshness, max_ms, ..Question::plain() };
+            let question = limits.bound(Question { path: Some(path.clone()), freshness, ..Question::plain() });
             match server.alone(asker, &question) {
-                // Whether it is there isn't known yet.
+                // Whether it is there isn't known yet, or only a part of it was counted.
                 Err(Refusal::Late) => None,
+                Ok(listing) if listing.late.is_some() && !server.is_ready() => None,
                 listing => Some((path.clone().into_bytes(), listing.ok())),
             }
         })
         .collect();
-    let more = super::breakdown_metrics::families(server, asker, paths, (freshness, max_ms));
+    let more = super::breakdown_metrics::families(server, asker, paths, (freshness, limits));
     let text = exposition(&listed, crate::moment::seconds());
     Response::text(KIND, text.trim_end_matches(END).to_owned() + &more + END)
 }

@@ -7,6 +7,7 @@
 mod api;
 mod breakdown_metrics;
 mod connection;
+mod limits;
 mod metrics;
 mod page;
 mod request;
@@ -29,6 +30,7 @@ use std::{
 };
 
 use super::{protocol::Name, server::Server};
+use limits::Limits;
 use request::Request;
 use response::Response;
 use seats::{OF_ONE_MAX, Seat, Seats};
@@ -48,10 +50,6 @@ pub struct Web {
 }
 
 const ENDLESS: u64 = u64::MAX;
-
-/// So long an answer is waited for while it is found out what has changed, which may take hours: a browser or Prometheus that hears nothing can't tell
-/// that from a server that hangs.
-const CATCHING_UP_MS: u64 = 2000;
 
 /// Listens at an address of this machine alone; any other is refused.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
@@ -81,15 +79,14 @@ impl Web {
     }
 
     /// From now on an answer is waited for so long at most: then what is stored is told, and that it is late. Until it is known what has changed
-    /// while nobody tracked it, that is two seconds at most.
+    /// on a file system while nobody tracked it, that is two seconds at most.
     pub fn set_max_time(&self, time: Option<Duration>) {
         let max_ms = time.and_then(|time| u64::try_from(time.as_millis()).ok()).unwrap_or(ENDLESS);
         self.max_ms.store(max_ms, Ordering::Relaxed);
     }
 
     fn max_ms(&self) -> Option<u64> {
-        let most = if self.server.is_ready() { ENDLESS } else { CATCHING_UP_MS };
-        Some(self.max_ms.load(Ordering::Relaxed).min(most)).filter(|&max_ms| max_ms != ENDLESS)
+        Some(self.max_ms.load(Ordering::Relaxed)).filter(|&max_ms| max_ms != ENDLESS)
     }
 
     /// Takes connections for ever.
@@ -131,16 +128,16 @@ impl Web {
             let why = format!("this user has {OF_ONE_MAX} connections already");
             return Response::refusal(503, "too_many", &why).and_part();
         }
-        let max_ms = self.max_ms();
+        let limits = Limits::now(self.max_ms());
         match request.path.as_str() {
             "/api/file-systems" => api::file_systems(&self.server),
-            "/api/directory" => api::directory(&self.server, &asker, request, max_ms),
+            "/api/directory" => api::directory(&self.server, &asker, request, limits),
             "/api/summaries" => api::summaries(&self.server),
-            "/api/breakdown" => api::breakdown(&self.server, &asker, request, max_ms),
-            "/api/history" => api::history(&self.server, &asker, request, max_ms),
+            "/api/breakdown" => api::breakdown(&self.server, &asker, request, limits),
+            "/api/history" => api::history(&self.server, &asker, request, limits),
             "/metrics" => {
                 let paths = self.metrics.read().unwrap_or_else(PoisonError::into_inner).clone();
-                metrics::answer(&self.server, &asker, &paths, request, max_ms)
+                metrics::answer(&self.server, &asker, &paths, request, limits)
             }
             _ => Response::refusal(404, "not_found", "there is nothing at this address"),
         }
