@@ -58,6 +58,15 @@ impl Row {
     }
 }
 
+/// Where those lie whose content is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// On a disk, and in the page cache beside.
+    Disk,
+    /// In memory alone, which knows no reads that may not wait: none has to.
+    Memory,
+}
+
 /// A file that was read.
 #[derive(Debug)]
 pub(crate) struct Whole {
@@ -101,7 +110,7 @@ impl ReaderAtOnce {
     pub(crate) fn read(
         &mut self,
         fd: BorrowedFd<'_>,
-        (dev, ino): (u64, u64),
+        ((dev, ino), home): ((u64, u64), Home),
         pool: &BufferPool,
         share: &Share,
     ) -> Option<Whole> {
@@ -111,7 +120,11 @@ impl ReaderAtOnce {
         };
         self.rest.resize(BYTES_MAX - FIRST_BYTES, 0);
         let parts = &mut [IoSliceMut::new(&mut bytes), IoSliceMut::new(&mut self.rest)];
-        let read = match files::read_parts_at_if_cached(fd, parts, 0) {
+        let read = match home {
+            Home::Disk => files::read_parts_at_if_cached(fd, parts, 0),
+            Home::Memory => files::read_parts_at(fd, parts, 0).map(Some),
+        };
+        let read = match read {
             Ok(Some(read)) => read,
             Ok(None) | Err(_) => return self.missing(fd, 0),
         };
@@ -221,6 +234,10 @@ mod tests {
 
     /// Reads a file as if it were long ago that it changed.
     fn read(file: &File, share: &Share) -> Option<Whole> {
+        read_at(Home::Disk, file, share)
+    }
+
+    fn read_at(home: Home, file: &File, share: &Share) -> Option<Whole> {
         let stat = stat_of(file);
         let mut reader = ReaderAtOnce::new(CachePolicy::Untouched);
         reader.before = stat.ctime.secs + 2;
@@ -228,7 +245,7 @@ mod tests {
         while now() < reader.before {
             std::thread::sleep(Duration::from_millis(20));
         }
-        reader.read(file.as_fd(), (stat.dev, stat.ino), &BufferPool::new(0), share)
+        reader.read(file.as_fd(), ((stat.dev, stat.ino), home), &BufferPool::new(0), share)
     }
 
     #[test]
@@ -270,6 +287,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn small_files_whose_home_is_memory_come_whole() {
+        let Ok(mut file) = tempfile::tempfile_in("/dev/shm") else { return };
+        let bytes: Vec<u8> = (0..10_000).map(|at| (at * 7 / 3) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        let share = Budget::new(1 << 20).share(1 << 20);
+        // This one has no name at all.
+        assert!(read_at(Home::Memory, &file, &share).is_none());
+        let named = tempfile::NamedTempFile::new_in("/dev/shm").unwrap();
+        std::fs::write(named.path(), &bytes).unwrap();
+        let whole = read_at(Home::Memory, named.as_file(), &share).expect("it is read");
+        assert!(whole.bytes[..] == bytes && whole.stat == stat_of(named.as_file()));
+    }
+
     fn share_held(share: &Share) -> u64 {
         (0..=share.limit())
             .rev()
@@ -309,7 +340,7 @@ mod tests {
         let (mut reader, pool) = (ReaderAtOnce::new(CachePolicy::Untouched), BufferPool::new(0));
         let mut read = |before: i64, ino: u64| {
             reader.before = before;
-            reader.read(file.as_fd(), (stat.dev, ino), &pool, &share)
+            reader.read(file.as_fd(), ((stat.dev, ino), Home::Disk), &pool, &share)
         };
         assert!(read(stat.ctime.secs, stat.ino).is_none());
         assert!(read(stat.ctime.secs - 9, stat.ino + 1).is_none());

@@ -20,6 +20,7 @@ use onesweep_sys::{
 };
 
 use crate::{
+    at_once::Home,
     btrfs::{Btrfs, Checksums},
     catalogue::{Catalogue, EntryId, Flags},
     error::FileError,
@@ -77,8 +78,8 @@ struct VolumeFacts {
     from_device: bool,
     /// What waits in memory without a place on the device shows among its extents.
     tells_delayed: bool,
-    /// The times of its inodes are those of this machine's clock.
-    is_clocked_here: bool,
+    /// Where its files lie, if the times of its inodes are those of this machine's clock.
+    clocked_home: Option<Home>,
     /// Tells where its addresses lie.
     btrfs: Option<Arc<Btrfs>>,
     /// Tells where its files lie.
@@ -117,8 +118,14 @@ const MADE_UP: [u32; 12] = [
 /// File systems that tell of delayed allocations (`FIEMAP_EXTENT_DELALLOC`), or have none.
 const TELLS_DELAYED: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
 
-/// File systems that the kernel keeps by itself, and that know reads that may not wait.
-const CLOCKED_HERE: [&str; 6] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs"];
+/// Of a file system that the kernel keeps by itself, and that knows reads that may not wait, or none that have to.
+fn clocked_home(fs_type: &str) -> Option<Home> {
+    match fs_type {
+        "ext4" | "ext3" | "ext2" | "xfs" | "btrfs" | "f2fs" => Some(Home::Disk),
+        "tmpfs" => Some(Home::Memory),
+        _ => None,
+    }
+}
 
 impl Surveyor {
     pub(crate) fn new(aim: Aim) -> Self {
@@ -140,7 +147,7 @@ impl Surveyor {
             synced: false,
             from_device: true,
             tells_delayed: TELLS_DELAYED.contains(&placement.fs_type.as_str()),
-            is_clocked_here: CLOCKED_HERE.contains(&placement.fs_type.as_str()),
+            clocked_home: clocked_home(&placement.fs_type),
             btrfs: placement.btrfs.clone(),
             ntfs: placement.ntfs.clone(),
             checksums: Checksums::default(),
@@ -171,10 +178,10 @@ impl Surveyor {
         }
     }
 
-    /// Whether files of this volume that lie in memory may be [read first](crate::at_once) and looked at then.
-    pub(crate) fn may_read_at_once(&self, volume: u16) -> bool {
-        let is_clocked_here = || self.volumes.get(&volume).is_some_and(|facts| facts.is_clocked_here);
-        self.aim.content && self.aim.cached_first && is_clocked_here()
+    /// Where files of this volume lie that may be [read first](crate::at_once) and looked at then, if their content is in memory.
+    pub(crate) fn reads_at_once(&self, volume: u16) -> Option<Home> {
+        let home = self.volumes.get(&volume).and_then(|facts| facts.clocked_home);
+        home.filter(|_| self.aim.content && self.aim.cached_first)
     }
 
     /// Whether a file is small enough for being held in memory.

@@ -34,13 +34,12 @@ impl SpindleSweep {
     /// Reads a file [at once](crate::at_once) and hands it over, where that is due.
     pub(super) fn hand_over_at_once(&mut self, outlet: &Outlet, id: EntryId) -> Result<Tried, Halt> {
         let entry = self.catalogue.get(id);
-        if !entry.is_file() || !self.surveyor.may_read_at_once(entry.device) || !self.at_once.is_due() {
-            return Ok(Tried::Opened(None));
-        }
+        let home = self.surveyor.reads_at_once(entry.device).filter(|_| entry.is_file());
+        let Some(home) = home.filter(|_| self.at_once.is_due()) else { return Ok(Tried::Opened(None)) };
         // What can't be opened is told of in the ordinary way.
         let Ok(fd) = survey::open(&self.catalogue, &mut self.opener, id) else { return Ok(Tried::Opened(None)) };
         let expected = (self.catalogue.volume(entry.device).dev, entry.ino);
-        let (bytes, loan, stat) = match self.at_once.read(fd.as_fd(), expected, &self.pool, &self.share) {
+        let (bytes, loan, stat) = match self.at_once.read(fd.as_fd(), (expected, home), &self.pool, &self.share) {
             Some(Whole { bytes, loan, stat }) if self.surveyor.is_held(stat.size, loan.bytes()) => (bytes, loan, stat),
             _ => return Ok(Tried::Opened(Some(fd))),
         };

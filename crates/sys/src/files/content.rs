@@ -51,6 +51,11 @@ pub fn read_at_if_cached(fd: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> 
     read_parts_at_if_cached(fd, &mut [io::IoSliceMut::new(buffer)], offset)
 }
 
+/// As [`read_at`], into several buffers, one after the other.
+pub fn read_parts_at(fd: BorrowedFd<'_>, buffers: &mut [io::IoSliceMut<'_>], offset: u64) -> io::Result<usize> {
+    Ok(rustix::io::preadv(fd, buffers, offset)?)
+}
+
 /// As [`read_at_if_cached`], into several buffers, one after the other.
 #[doc(alias = "RWF_NOWAIT")]
 pub fn read_parts_at_if_cached(

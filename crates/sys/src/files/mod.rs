@@ -29,8 +29,8 @@ pub use attributes::{
 };
 pub use content::{
     allocate, allocate_part, clone_file, copy_range, fill_at, give_back, insert_hole, is_refusal, read_at,
-    read_at_if_cached, read_at_uncached, read_parts_at_if_cached, reserve_part, seek_data, seek_hole, sync_data,
-    take_out, write_all_durably_at,
+    read_at_if_cached, read_at_uncached, read_parts_at, read_parts_at_if_cached, reserve_part, seek_data, seek_hole,
+    sync_data, take_out, write_all_durably_at,
 };
 pub use entry_type::EntryType;
 pub use file_system::{FileSystem, file_system, forbids_execution, is_read_only, may_write, sync_file_system};
