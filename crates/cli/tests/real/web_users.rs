@@ -132,6 +132,7 @@ fn what_happens_in_hidden_directories_shows_nowhere() {
     mapping.stdin.as_mut().expect("a pipe").write_all(b"mmap -rw 0 4096\n").expect("it is told");
     while ask(&web.root, "")["exact"] == true {
         assert!(mapping.try_wait().expect("its state").is_none(), "it ended");
+        // It says nothing once it has mapped the file.
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     for more in ["", "&max_ms=0"] {

@@ -8,7 +8,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use onesweep_sys::{
@@ -316,9 +316,11 @@ impl Server {
         file: Option<OwnedFd>,
         tell: Option<&mut dyn FnMut(Progress)>,
     ) -> Result<Reached<'a>, Refusal> {
-        let time = |is_ready: bool| {
+        let began = Instant::now();
+        let until = |is_ready: bool| {
             let catching_up_ms = question.catching_up_ms.filter(|_| !is_ready);
-            [question.max_ms, catching_up_ms].into_iter().flatten().min().map(Duration::from_millis)
+            let max_ms = [question.max_ms, catching_up_ms].into_iter().flatten().min();
+            max_ms.and_then(|max_ms| began.checked_add(Duration::from_millis(max_ms)))
         };
         let directory = match (file, &question.path, question.inode) {
             (Some(file), _, _) => file,
@@ -326,11 +328,11 @@ impl Server {
             (None, None, Some(inode)) => {
                 let are_ready =
                     volumes.iter().filter(|served| served.volume.may_hold(inode.dev)).all(|it| it.shared.is_ready());
-                let time = time(are_ready);
-                let directory = find_inode(volumes, (asker, inode), question.freshness, time)?;
+                let until = until(are_ready);
+                let directory = find_inode(volumes, (asker, inode), question.freshness, until)?;
                 // Whether there is one that can't be reached isn't told.
                 self.reach.check_way_to(asker, directory.as_fd()).map_err(|refusal| match refusal {
-                    Refusal::Denied if time.is_some() && !are_ready => Refusal::Late,
+                    Refusal::Denied if until.is_some() && !are_ready => Refusal::Late,
                     Refusal::Denied => Refusal::NotTracked,
                     other => other,
                 })?;
@@ -345,15 +347,14 @@ impl Server {
         let eyes = Eyes { asker, volume, glances: &glances };
         let seen = eyes.seen();
         let (answer, tracked) = if question.freshness == Freshness::Cached {
-            let tracked = served.shared.shared_within(time(false)).ok_or(Refusal::Late)?;
+            let tracked = served.shared.shared_until(until(false)).ok_or(Refusal::Late)?;
             (tracked.cached(id, seen).map_err(refusal)?, Held::Shared(tracked))
         } else {
-            let time = time(served.shared.is_ready());
-            let mut patience = Patience { tell, ..Patience::of(time) };
+            let mut patience = Patience { until: until(served.shared.is_ready()), tell };
             let how = (question.since.is_some(), seen);
             let told = served.shared.query_within(id, question.freshness, how, &mut patience);
             told.map_err(|error| match error {
-                SummaryError::Unknown if time.is_some() && patience.is_over() => Refusal::Late,
+                SummaryError::Unknown if patience.is_over() => Refusal::Late,
                 error => refusal(error),
             })?
         };
@@ -373,9 +374,9 @@ fn find_inode(
     volumes: &[Arc<Served>],
     (asker, inode): (&Asker, Inode),
     freshness: Freshness,
-    time: Option<Duration>,
+    until: Option<Instant>,
 ) -> Result<OwnedFd, Refusal> {
-    let mut patience = Patience::of(time);
+    let mut patience = Patience { until, tell: None };
     let mut may_hold: Vec<&Arc<Served>> = volumes.iter().filter(|served| served.volume.may_hold(inode.dev)).collect();
     // Only subvolumes of btrfs have device numbers that aren't known.
     let is_btrfs = |served: &&Arc<Served>| served.volume.method() == Some(Method::Generations);
@@ -385,7 +386,7 @@ fn find_inode(
     for served in may_hold {
         let volume = &served.volume;
         let known = || {
-            let tracked = served.shared.shared_within(time).ok_or(Refusal::Late)?;
+            let tracked = served.shared.shared_until(until).ok_or(Refusal::Late)?;
             let nodes = &tracked.ledger().nodes;
             let mut handles = nodes.numbered(inode.ino).filter_map(|slot| volume.handle_of(nodes.id(slot)).ok());
             Ok(handles.find(|fd| {

@@ -98,16 +98,15 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         self.tracked.try_read().unwrap_or_else(|| self.before_the_background(|| self.tracked.read()))
     }
 
-    /// The same, but while it is caught up with nobody who is there first is disturbed, nor waited for longer than so; for all others as long as
-    /// it takes.
-    pub(super) fn shared_within(&self, time: Option<Duration>) -> Option<RwLockReadGuard<'_, Summaries<D, T>>> {
-        let Some(time) = time.filter(|_| !self.is_ready()) else { return Some(self.shared()) };
-        let began = Instant::now();
+    /// The same, but while it is caught up with nobody who is there first is disturbed, nor waited for any longer than until then.
+    pub(super) fn shared_until(&self, until: Option<Instant>) -> Option<RwLockReadGuard<'_, Summaries<D, T>>> {
+        let Some(until) = until.filter(|_| !self.is_ready()) else { return Some(self.shared()) };
         loop {
             let tracked = self.tracked.try_read();
-            if tracked.is_some() || began.elapsed() >= time {
+            if tracked.is_some() || Instant::now() >= until {
                 return tracked;
             }
+            // This lock knows no end of waiting, and who waits at it has a harvest give way, and so end reading in bulk.
             thread::sleep(LOOK_EVERY);
         }
     }
@@ -379,7 +378,7 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         }
         if !self.is_ready_within(patience, (id, seen)) {
             // Who holds it harvests, and reads much at a time: to be let in would end that.
-            let tracked = self.shared_within(Some(Duration::ZERO)).ok_or(SummaryError::Late)?;
+            let tracked = self.shared_until(Some(Instant::now())).ok_or(SummaryError::Late)?;
             return Ok((tracked.late(id, seen)?, Held::Shared(tracked)));
         }
         if freshness == Freshness::Exact {
