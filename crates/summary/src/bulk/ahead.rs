@@ -18,8 +18,8 @@ use super::{Told, by_number};
 
 /// Inodes of one answer.
 pub(super) const AT_ONCE: usize = 512;
-/// So many that nobody has asked for are kept, some 80 bytes each, of all file systems that are harvested together. Beyond, only those are told
-/// that are asked for.
+/// So many that nobody has asked for are kept, some 80 bytes each; of several file systems that are harvested together each keeps its share of
+/// them. What was kept when the share was larger stays until it is asked for. Beyond, only those are told that are asked for.
 const HELD_MAX: usize = 1 << 20;
 /// Where no more are kept, those whose numbers are no further apart are told in one go, with those between: to ask once more takes longer.
 const NEAR: u64 = 8;

@@ -7,8 +7,6 @@ use std::{
     time::Instant,
 };
 
-use super::{Event, spawn};
-use crate::{message, report::Failure};
 use onesweep_layout::{DeviceError, Devices};
 use onesweep_summary::{
     reading::Directories,
@@ -16,6 +14,9 @@ use onesweep_summary::{
     summaries::{CaughtUp, SummaryError},
     warden::guarded::Warden,
 };
+
+use super::{Event, spawn};
+use crate::{message, report::Failure};
 
 /// So many groups at a time: each of them has dozens of readers here and in the warden.
 const AT_A_TIME: usize = 8;
