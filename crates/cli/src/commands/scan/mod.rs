@@ -239,7 +239,10 @@ impl Scan<'_> {
             }
             // That is told once, for all that was not looked at.
             Err(error) if error.kind() == io::ErrorKind::Interrupted && self.session.is_interrupted() => {}
-            Err(error) => self.session.complain(&message::of_other(file.path(), "scan it", &error)),
+            Err(error) => {
+                self.session.complain(&message::of_other(file.path(), "scan it", &error));
+                file.links().iter().for_each(|name| self.complain_of_further(name));
+            }
         }
         let found = self.found();
         found.stopped.is_none() && found.output.is_none()
@@ -365,12 +368,15 @@ impl Scan<'_> {
             let verdict = self.found().linked.get(&first).cloned();
             match verdict {
                 Some((verdict, source)) => self.report(&[name], &verdict, source),
-                None => {
-                    let why = io::Error::other("another name of the file failed");
-                    self.session.complain(&message::of_other(&name, "scan it", &why));
-                }
+                None => self.complain_of_further(&name),
             }
         }
+    }
+
+    /// Nobody is to take a name that isn't told of for clean.
+    fn complain_of_further(&self, name: &Path) {
+        let why = io::Error::other("another name of the file failed");
+        self.session.complain(&message::of_other(name, "scan it", &why));
     }
 
     fn finish(self, id: &EngineId, summary: &Summary, roots: &[PathBuf], log: Option<&mut Log>) -> Result<u8, Failure> {
