@@ -500,7 +500,8 @@ mod tests {
 
     #[test]
     fn files_are_cached_before_a_warm_run() {
-        let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        // Not in /tmp, which may be a tmpfs, whose pages can't be dropped.
+        let [dir, elsewhere] = [(); 2].map(|()| tempfile::tempdir_in("/var/tmp").unwrap());
         let program = elsewhere.path().join("program");
         let files = [dir.path().join("file"), program.clone()].map(|path| {
             fs::write(&path, vec![1; 1 << 20]).unwrap();
