@@ -28,6 +28,8 @@ use crate::mount;
 use crate::scratch::Scratch;
 
 const ROUNDS: usize = 10;
+/// So many of steps of which ten can't tell a few parts in a hundred, as far as those between them take their time.
+const MANY_ROUNDS: usize = 40;
 /// Sources that are compiled.
 const SOURCES: u64 = 200;
 /// The part of the source tree on the disk, where a round takes its time.
@@ -35,13 +37,27 @@ pub(super) const ON_DISK: f64 = 0.25;
 const DISK_BYTES: u64 = 4 << 30;
 
 /// What is done with a source tree. `@` stands for the directory of the file system, `%` for what was made before.
-const STEPS: [(&str, &str); 5] = [
-    ("untar", "mkdir @/new && tar -xf %/source.tar -C @/new"),
-    ("tar", "tar -cf - -C @/new . | cat > /dev/null"),
-    ("cp", "cp -a @/new @/copy"),
-    ("compile", "cp -a %/sources @/sources && cd @/sources && for f in *.c; do cc -O1 -c $f || exit 1; done"),
-    ("rm -r", "rm -r @/new @/copy @/sources"),
+struct Work {
+    name: &'static str,
+    script: &'static str,
+    /// In its place where it isn't measured, for the sake of the steps behind it.
+    instead: &'static str,
+}
+
+const STEPS: [Work; 5] = [
+    Work { name: "untar", script: UNTAR, instead: UNTAR },
+    Work { name: "tar", script: "tar -cf - -C @/new . | cat > /dev/null", instead: "true" },
+    Work { name: "cp", script: COPY, instead: COPY },
+    Work {
+        name: "compile",
+        script: "cp -a %/sources @/sources && cd @/sources && for f in *.c; do cc -O1 -c $f || exit 1; done",
+        instead: "cp -a %/sources @/sources",
+    },
+    Work { name: "rm -r", script: REMOVE, instead: REMOVE },
 ];
+const UNTAR: &str = "mkdir @/new && tar -xf %/source.tar -C @/new";
+const COPY: &str = "cp -a @/new @/copy";
+const REMOVE: &str = "rm -r @/new @/copy @/sources";
 
 /// Two ways to have the steps done, one of which costs more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,8 +147,26 @@ struct Bed<'a> {
     stage: Option<&'a Stage>,
 }
 
-/// All steps on one bed, with what they took.
-type Round<'a> = dyn FnMut(&Bed<'_>) -> Result<Vec<Times>, String> + 'a;
+/// All steps on one bed, with what those took that are measured.
+type Round<'a> = dyn FnMut(&Bed<'_>) -> Result<Vec<Option<Times>>, String> + 'a;
+
+/// How often everything is measured, and how often `often`.
+#[derive(Clone, Copy)]
+struct Rounds {
+    all: usize,
+    often: &'static [&'static str],
+    many: usize,
+}
+
+impl Rounds {
+    fn new(scale: f64, often: &'static [&'static str]) -> Self {
+        Self { all: super::rounds(scale, ROUNDS), often, many: super::rounds(scale, MANY_ROUNDS) }
+    }
+
+    fn measures(self, round: usize, step: &str) -> bool {
+        round <= if self.often.contains(&step) { self.many } else { self.all }
+    }
+}
 
 impl Bed<'_> {
     fn script(&self, script: &str, material: &Material) -> Vec<String> {
@@ -141,12 +175,15 @@ impl Bed<'_> {
         ["sh".into(), "-c".into(), script].into()
     }
 
+    /// Seconds by the clock.
+    fn run(&self, script: &str, material: &Material, interrupt: &Interrupt) -> Result<f64, String> {
+        let ended = pipe::run(&self.script(script, material), interrupt)?;
+        if ended.code == 0 { Ok(ended.wall_s) } else { Err(ended.complaint) }
+    }
+
     /// From cold, if it is on a disk; then until nothing is left to be written.
     fn step(&self, script: &str, material: &Material, interrupt: &Interrupt) -> Result<f64, String> {
-        let run = |script: &str| {
-            let ended = pipe::run(&self.script(script, material), interrupt)?;
-            if ended.code == 0 { Ok(ended.wall_s) } else { Err(ended.complaint) }
-        };
+        let run = |script: &str| self.run(script, material, interrupt);
         match self.stage {
             Some(stage) => {
                 stage.cold()?;
@@ -157,19 +194,28 @@ impl Bed<'_> {
         }
     }
 
-    /// All steps, with a server or without.
-    fn round(&self, served: Option<&Served>, material: &Material, interrupt: &Interrupt) -> Result<Vec<Times>, String> {
+    /// All steps, with a server or without, and what those took that `measures` asks for.
+    fn round(
+        &self,
+        served: Option<&Served>,
+        measures: &dyn Fn(&str) -> bool,
+        (material, interrupt): (&Material, &Interrupt),
+    ) -> Result<Vec<Option<Times>>, String> {
         let cpu = || {
             let served_s = served.map_or(Ok(0.0), Served::processor_s)?;
             Ok::<_, String>((usage::of_children().as_secs_f64(), served_s))
         };
-        let one = |(name, script): &(&str, &str)| {
+        let one = |work: &Work| {
+            let said = |complaint| format!("{}: {complaint}", work.name);
+            if !measures(work.name) {
+                return self.run(work.instead, material, interrupt).map_err(said).map(|_| None);
+            }
             let before = cpu()?;
-            let wall_s = self.step(script, material, interrupt).map_err(|complaint| format!("{name}: {complaint}"))?;
+            let wall_s = self.step(work.script, material, interrupt).map_err(said)?;
             thread::sleep(TOLD);
             let after = cpu()?;
             let served_s = after.1 - before.1;
-            Ok(Times { wall_s, cpu_s: after.0 - before.0 + served_s, served_s })
+            Ok(Some(Times { wall_s, cpu_s: after.0 - before.0 + served_s, served_s }))
         };
         STEPS.iter().map(one).collect()
     }
@@ -178,26 +224,27 @@ impl Bed<'_> {
 /// Each round is done on a bed that `lay` makes.
 fn rounds(
     pair: Pair,
-    count: usize,
+    measured: Rounds,
     (material, programs, interrupt): (&Material, &Programs, &Interrupt),
-    lay: &mut dyn FnMut(&mut Round<'_>) -> Result<Vec<Times>, String>,
+    lay: &mut dyn FnMut(&mut Round<'_>) -> Result<Vec<Option<Times>>, String>,
 ) -> Result<Costs, String> {
     let mut steps: Vec<Step> =
-        STEPS.iter().map(|(name, _)| Step { name: (*name).to_owned(), ..Step::default() }).collect();
-    // The first round, which finds nothing in memory, doesn't count.
-    for round in 0..=count {
+        STEPS.iter().map(|work| Step { name: work.name.to_owned(), ..Step::default() }).collect();
+    for round in 0..=measured.many {
+        let measures = |step: &str| measured.measures(round, step);
         for is_more in [round % 2 == 0, round % 2 != 0] {
             let times = lay(&mut |bed| {
                 let start = |options| Served::start_with(programs, bed.scratch, bed.tree, options);
                 let served = pair.options(is_more).map(start).transpose()?;
-                let times = bed.round(served.as_ref(), material, interrupt)?;
+                let times = bed.round(served.as_ref(), &measures, (material, interrupt))?;
                 served.map_or(Ok(()), |served| served.stop(interrupt))?;
                 Ok(times)
             })?;
-            let all_s: f64 = times.iter().map(|times| times.wall_s).sum();
+            let all_s: f64 = times.iter().flatten().map(|times| times.wall_s).sum();
             eprintln!("  round {round}, {}: {all_s:.1} s", pair.name(is_more));
+            // The first round, which finds nothing in memory, doesn't count.
             for (step, times) in steps.iter_mut().zip(times).filter(|_| round > 0) {
-                if is_more { &mut step.tracked } else { &mut step.alone }.push(times);
+                if is_more { &mut step.tracked } else { &mut step.alone }.extend(times);
             }
         }
     }
@@ -225,8 +272,10 @@ fn pairs_in_memory(
     let material = Material::make(scratch.dir("material")?, scale, seed, interrupt)?;
     let volume = Volume::in_memory("ext4", (100_000.0 * scale) as u64 + 5000)?;
     let bed = Bed { tree: &volume.tree, scratch: &volume.scratch, stage: None };
-    let count = super::rounds(scale, ROUNDS);
-    let costs = rounds(pair, count, (&material, programs, interrupt), &mut |round| round(&bed))?;
+    let costs =
+        rounds(pair, Rounds::new(scale, &["untar", "tar", "cp"]), (&material, programs, interrupt), &mut |round| {
+            round(&bed)
+        })?;
     volume.end()?;
     Ok(costs)
 }
@@ -240,10 +289,14 @@ pub(super) fn on_disk(scale: f64, seed: u64, programs: &Programs, interrupt: &In
     let said = |error: std::io::Error| format!("{}: {error}", made.display());
     File::create(&made).and_then(|file| file.set_len(DISK_BYTES)).map_err(said)?;
     fs.make(&made, 200_000, &["-b".to_owned(), "4096".to_owned()])?;
-    let count = super::rounds(scale, ROUNDS);
-    rounds(Pair::Tracker, count, (&material, programs, interrupt), &mut |round| {
-        let mut stage = Stage::on_a_copy(&stage::disk().real(1.0).buffered(true), &made, fs.mount_type())?;
-        let times = round(&Bed { tree: &stage.tree, scratch: &stage.scratch, stage: Some(&stage) });
-        stage.end().and(times)
-    })
+    rounds(
+        Pair::Tracker,
+        Rounds::new(scale, &["untar", "compile", "rm -r"]),
+        (&material, programs, interrupt),
+        &mut |round| {
+            let mut stage = Stage::on_a_copy(&stage::disk().real(1.0).buffered(true), &made, fs.mount_type())?;
+            let times = round(&Bed { tree: &stage.tree, scratch: &stage.scratch, stage: Some(&stage) });
+            stage.end().and(times)
+        },
+    )
 }

@@ -22,12 +22,25 @@ fn cells(step: &Step, of: fn(&Times) -> f64) -> [String; 3] {
     [means(&step.alone), means(&step.tracked), more(step, of).map_or(String::new(), spread)]
 }
 
+/// The steps that are quick are done more often.
+fn rounds(costs: &Costs) -> String {
+    let counts = || costs.steps.iter().map(|step| step.tracked.len());
+    let (least, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+    if least == most {
+        return format!("{least} rounds");
+    }
+    let often: Vec<&str> =
+        costs.steps.iter().filter(|step| step.tracked.len() == most).map(|step| step.name.as_str()).collect();
+    format!("{least} rounds ({most} of {})", often.join(", "))
+}
+
 fn explained(costs: &Costs) -> String {
     format!(
-        "A source tree of {} files on ext4, ten rounds with the tracker and without it in turns: means with their standard \
+        "A source tree of {} files on ext4, {} with the tracker and without it in turns: means with their standard \
          deviations, and the median of what it adds in each round, with the least and the greatest. Compiled are C files that are \
          made for it: {} of 40 small functions beside the whole tree, {} beside the part of it that is on a disk.",
         count(costs.files),
+        rounds(costs),
         count(super::cost::compiled(1.0)),
         count(super::cost::compiled(super::cost::ON_DISK)),
     )
@@ -51,10 +64,11 @@ pub(super) fn in_memory(costs: &Costs) -> String {
 /// What the mover adds by following alone, which is to be told apart from what it does with the disk.
 pub(super) fn of_following(costs: &Costs) -> String {
     format!(
-        "\n### What it costs others that files are to be moved\n\nThe same source tree of {} files in memory, ten rounds: *with* is \
+        "\n### What it costs others that files are to be moved\n\nThe same source tree of {} files in memory, {}: *with* is \
          `onesweep serve` with `{}`, which hears what is written and looks at nothing meanwhile, *without* is `onesweep serve`. The \
          CPU of all its processes counts.\n\n{}",
         count(costs.files),
+        rounds(costs),
         super::cost::FOLLOWING.join(" "),
         of_processors(costs)
     )
