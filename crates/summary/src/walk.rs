@@ -104,7 +104,11 @@ impl Walk {
             self.check_stopped()?;
             let stat = match files::statx_at(fd, name.as_c_str(), true) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                stat => stat?,
+                Err(error) => {
+                    reading.unreadable.get_or_insert(error);
+                    continue;
+                }
+                Ok(stat) => stat,
             };
             let mut id = node(stat.dev, stat.ino);
             if self.one_file_system && stat.dev != self.root.subvolume {
@@ -162,7 +166,9 @@ impl Directories for Walk {
             reading.access = access(fd.as_fd(), &stat);
             self.list(directory, fd.as_fd(), &mut reading)
         });
-        reading.unreadable = listed.err();
+        if let Err(error) = listed {
+            reading.unreadable = Some(error);
+        }
         Ok(reading)
     }
 

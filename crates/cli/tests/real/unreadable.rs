@@ -1,12 +1,12 @@
-//! A directory whose content the disk can't give back.
+//! Directories and inodes that the disk can't give back.
 
-use std::{fs, os::unix::fs::FileExt, process::Command};
+use std::{fs, os::unix::fs::FileExt, path::Path, process::Command};
 
 use onesweep_summary::summaries::Freshness;
 
 use crate::{
     image::{Fs, Image},
-    run::{output, root_test, run, text},
+    run::{onesweep, output, root_test, run, text},
     tracked::{ask, tracked},
 };
 
@@ -18,18 +18,71 @@ fn it_is_told_by_who_comes_to_it_cold() {
     let broken = image.root().join("above/broken");
     fs::create_dir_all(&broken).expect("directories");
     fs::write(broken.join("file"), [1; 40_960]).expect("a file");
-    image.unmount();
-    let blocks = output(Command::new("debugfs").args(["-R", "blocks /above/broken"]).arg(image.file()));
-    let block: u64 = text(&blocks).trim().parse().expect("one block");
-    let device = fs::File::options().write(true).open(image.device()).expect("the device");
-    device.write_all_at(&[0xff; 4096], block * 4096).expect("damage");
-    device.sync_all().expect("damage");
-    drop(device);
-    run(Command::new("blockdev").arg("--flushbufs").arg(image.device()));
-    image.mount();
+    let blocks = |image: &Image| {
+        let told = output(Command::new("debugfs").args(["-R", "blocks /above/broken"]).arg(image.file()));
+        text(&told).trim().parse::<u64>().expect("one block") * 4096
+    };
+    damage(&mut image, blocks, 4096);
 
     let mut tracked = tracked(&image);
     let answer = ask(&mut tracked, &image.root(), Freshness::Exact);
     assert_eq!(answer.unreadable, 1, "{answer:?}");
     assert_eq!(answer.totals.sums.files, 0, "{answer:?}");
+}
+
+/// Overwrites bytes where the disk has them that `place` tells, with nothing of it left in memory.
+fn damage(image: &mut Image, place: impl FnOnce(&Image) -> u64, bytes: usize) {
+    image.unmount();
+    let at = place(image);
+    let device = fs::File::options().write(true).open(image.device()).expect("the device");
+    device.write_all_at(&vec![0xff; bytes], at).expect("damage");
+    device.sync_all().expect("damage");
+    drop(device);
+    run(Command::new("blockdev").arg("--flushbufs").arg(image.device()));
+    image.mount();
+}
+
+/// Where the inode of a path lies.
+fn inode(image: &Image, path: &str) -> u64 {
+    let told = output(Command::new("debugfs").args(["-R", &format!("imap {path}")]).arg(image.file()));
+    let told = text(&told);
+    let (_, place) = told.split_once("located at block ").expect("a place");
+    let (block, offset) = place.trim().split_once(", offset 0x").expect("a place");
+    let offset = u64::from_str_radix(offset, 16).expect("an offset");
+    block.parse::<u64>().expect("a block") * 4096 + offset
+}
+
+/// What a du says of the blocks of a directory of which it can't look at all.
+fn blocks(mut du: Command, path: &Path) -> i64 {
+    let told = du.args(["-s", "-B512"]).arg(path).output().expect("du");
+    assert_eq!(told.status.code(), Some(1), "{du:?}: {}", text(&told.stderr));
+    text(&told.stdout).split('\t').next().expect("a size").parse().expect("blocks")
+}
+
+/// As GNU du leaves out that one, and what is below it where it is a directory; not all that lies beside it.
+#[test]
+fn what_lies_beside_a_damaged_inode_counts() {
+    root_test!();
+    for broken in ["file", "directory"] {
+        let mut image = Image::new(Fs::Ext4, 64 << 20);
+        let above = image.root().join("above");
+        fs::create_dir_all(above.join("directory/below")).expect("directories");
+        fs::create_dir_all(above.join("whole/below")).expect("directories");
+        for name in ["file", "another", "directory/below/file", "whole/below/file"] {
+            fs::write(above.join(name), [1; 40_960]).expect("a file");
+        }
+        damage(&mut image, |image| inode(image, &format!("/above/{broken}")), 256);
+
+        let mut tracked = tracked(&image);
+        let answer = ask(&mut tracked, &above, Freshness::Exact);
+        assert_eq!(answer.unreadable, 1, "{answer:?}");
+        let gnu = || blocks(Command::new("du"), &above);
+        assert_eq!(answer.totals.sums.blocks, gnu(), "{broken}: {answer:?}");
+        // What changes beside it is told as ever.
+        fs::write(above.join("later"), [1; 40_960]).expect("a file");
+        let answer = ask(&mut tracked, &above, Freshness::Synced);
+        assert_eq!((answer.totals.sums.blocks, answer.unreadable), (gnu(), 1), "{broken}: {answer:?}");
+        // Without a server it is walked.
+        assert_eq!(blocks(onesweep(["du", "--socket", "/nowhere"]), &above), gnu(), "{broken}");
+    }
 }

@@ -54,7 +54,8 @@ impl Volume {
             };
             match entered {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                // All others count, as they do for du, and so does what is below them.
+                Err(error) => _ = reading.unreadable.get_or_insert(error),
                 Ok(Entry::Mounted) => has_mounts = true,
                 Ok(Entry::Directory) => {}
                 Ok(Entry::Other(term)) => sum = sum.wrapping_add(term),
@@ -64,8 +65,8 @@ impl Volume {
         let is_unknown = reading.custom.as_ref().is_some_and(Found::is_unknown);
         let last_changed = reading.changed_at.max(stat.ctime.secs).saturating_add(TICK_SECONDS);
         reading.stamp = match self.kind {
-            // What is below a mount isn't known.
-            _ if has_mounts || is_unknown => 0,
+            // What is below a mount isn't known, and what couldn't be looked at may be mended.
+            _ if has_mounts || is_unknown || reading.unreadable.is_some() => 0,
             Kind::Btrfs => listing.generation,
             _ if last_changed >= began => 0,
             _ => stamp_of_sum(sum),
