@@ -103,8 +103,7 @@ impl Session<'_> {
         listed.clear();
         names.clear();
         between.clear();
-        // What isn't told is read in the ordinary way, which says why.
-        let _ = scan(*top, buffer, (tree, kind::DIR_INDEX), inodes, &mut |part| match part {
+        let scanned = scan(*top, buffer, (tree, kind::DIR_INDEX), inodes, &mut |part| match part {
             Part::Item(item) if item.key.kind == kind::INODE_ITEM => {
                 let Some(told) = trees.told(&item) else { return };
                 if inodes.binary_search(&told.ino).is_ok() {
@@ -128,6 +127,12 @@ impl Session<'_> {
                 }
             }
         });
+        // What isn't told is read in the ordinary way, which says why: of the last one all that is behind its inode may be missing.
+        if scanned.is_err()
+            && let Some(last) = listed.last_mut()
+        {
+            last.is_special = true;
+        }
     }
 
     /// Tells inodes of a tree with these numbers, which rise, those that can be told.
