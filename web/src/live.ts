@@ -1,6 +1,9 @@
 // Asks again and again while somebody looks.
 
-/** Never more often. */
+/** What comes of asking once: all was told, the server is still counting, or there is nothing more to ask. */
+export type Asked = "told" | "counting" | "over";
+
+/** Never more often; so often where it took long because the server waited, and did nothing for it. */
 const SHORTEST_MS = 2000;
 /** The server works at most one part in so many for one page. */
 const REST = 20;
@@ -10,7 +13,7 @@ export class Live {
     private timer: number | undefined;
     private running: AbortController | undefined;
 
-    constructor(private readonly ask: (signal: AbortSignal) => Promise<boolean>) {
+    constructor(private readonly ask: (signal: AbortSignal) => Promise<Asked>) {
         document.addEventListener("visibilitychange", () => (document.hidden ? this.end() : void this.now()));
     }
 
@@ -20,9 +23,9 @@ export class Live {
         const running = new AbortController();
         this.running = running;
         const began = performance.now();
-        const goesOn = await this.ask(running.signal);
-        if (running.signal.aborted || !goesOn) return;
-        const took = performance.now() - began;
+        const asked = await this.ask(running.signal);
+        if (running.signal.aborted || asked === "over") return;
+        const took = asked === "counting" ? 0 : performance.now() - began;
         this.timer = window.setTimeout(() => void this.now(), Math.max(SHORTEST_MS, REST * took));
     }
 

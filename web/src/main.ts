@@ -6,7 +6,7 @@ import { arrange, element, set, text } from "./dom";
 import { AGES, ago, bytes, count, counted, moment, span } from "./format";
 import { GrowthPanel } from "./growth";
 import { items, note } from "./items";
-import { Live } from "./live";
+import { type Asked, Live } from "./live";
 import { above, encoded, normalized, shown, shownAddress } from "./names";
 import { Table } from "./table";
 import { Treemap } from "./treemap";
@@ -61,9 +61,9 @@ const live = new Live(async (signal) => {
         await breakdown.follow(path, by, signal);
         growth.show(await growthOf(path, signal), listing.total, by, listing.answered_at, shown(listing.path));
         connected(howTrue(listing));
-        return true;
+        return listing.late === undefined ? "told" : "counting";
     } catch (error) {
-        if (signal.aborted) return false;
+        if (signal.aborted) return "over";
         return failed(error);
     } finally {
         window.clearTimeout(late);
@@ -77,7 +77,7 @@ function howTrue({ exact, checked_at, timed, late }: Listing): string {
     return timed ? "Read from time to time" : "Live but for open files";
 }
 
-function failed(error: unknown): boolean {
+function failed(error: unknown): Asked {
     if (error instanceof Refused && error.status === 401) {
         token.forget();
         return signIn("This token isn't known.");
@@ -89,10 +89,11 @@ function failed(error: unknown): boolean {
         const heading = isLate ? "Not counted yet" : "Not here";
         if (!isTold) tell(heading, error.message, ...(path === null || path === "/" ? [] : [link("#", "To the top")]));
         connected(isLate ? "Counting …" : "Live");
-        return error.status === 404 || error.status >= 500;
+        if (isLate) return "counting";
+        return error.status === 404 || error.status >= 500 ? "told" : "over";
     }
     say("state lost", "The server doesn't answer");
-    return true;
+    return "told";
 }
 
 function connected(how: string): void {
@@ -115,7 +116,7 @@ function tell(heading: string, why: string, ...more: Node[]): void {
     document.title = "onesweep";
 }
 
-function signIn(why = ""): boolean {
+function signIn(why = ""): Asked {
     const field = element("input", { id: "token", type: "password", autocomplete: "off", spellcheck: "false", required: "" });
     const form = element(
         "form",
@@ -135,21 +136,21 @@ function signIn(why = ""): boolean {
     if (why) spoken.textContent = why;
     say("state", "");
     field.focus();
-    return false;
+    return "over";
 }
 
 /** The top of the file system, or a choice of several. */
-async function choose(signal: AbortSignal): Promise<boolean> {
+async function choose(signal: AbortSignal): Promise<Asked> {
     systems = (await fileSystems(signal)).map(encoded);
     if (systems.length === 1) {
         history.replaceState(null, "", `#${systems[0]}`);
         read();
-        return false;
+        return "over";
     }
     const links = systems.map((system) => element("li", {}, link(`#${system}`, shownAddress(system))));
     tell("File systems", "Tracked on this machine:", element("ul", { class: "systems" }, ...links));
     connected("Live");
-    return false;
+    return "over";
 }
 
 function link(address: string, label: string): HTMLAnchorElement {

@@ -438,7 +438,12 @@ test("what was stored when time was up is told to be that", async () => {
 test("what nothing is known of yet is said to be that, and shown when it is", async () => {
     const { page, complaints, close } = await open(server.root);
     const json = { error: "late", message: "nothing is stored of it yet" };
-    await page.route(/\/api\/directory/, (route) => route.fulfill({ status: 503, json }));
+    // As the server does it, which waits for a while before it says so: that is no reason to ask it less often.
+    const waits = new Promise((resolve) => setTimeout(resolve, 1500));
+    await page.route(/\/api\/directory/, async (route) => {
+        await waits;
+        await route.fulfill({ status: 503, json });
+    });
     await heading(page, "Not counted yet");
     await page.getByText("Counting …", { exact: true }).waitFor();
     assert.equal(await page.getByRole("table").count(), 0);
