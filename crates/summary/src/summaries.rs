@@ -143,6 +143,8 @@ pub struct Summaries<D, T> {
     meanwhile: Meanwhile,
     /// How far it was caught up with; what was dirty then isn't all harvested yet.
     caught_up_to: Option<CaughtUpTo>,
+    /// Something was stored when it was opened.
+    is_known: bool,
     /// It may be as it was before what the store says of it, after a power cut.
     may_be_set_back: bool,
     readings: u64,
@@ -210,6 +212,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             tended_aside: Set::default(),
             meanwhile: Meanwhile::default(),
             caught_up_to: Some(opened.caught_up_to),
+            is_known: opened.is_known,
             may_be_set_back: opened.is_known,
             readings: 0,
             charged: 0,
@@ -240,6 +243,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The directory at the top.
     pub fn root(&self) -> Slot {
         self.root
+    }
+
+    /// Something was stored when it was opened.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// The tree, its records and the store.

@@ -179,7 +179,7 @@ fn by_http_nobody_waits_until_all_is_counted() {
     let command = crate::breakdowns::script(&quick, "command", &words);
     let declared = quick.beside("summaries.toml");
     let table = format!("[seen]\nby = \"command\"\ncommand = [{command:?}]\nuser = 12345\nmerge = \"sum\"\n");
-    fs::write(&declared, table).expect("a file");
+    fs::write(&declared, &table).expect("a file");
     let first = slow.root();
     let options = ["--summaries".as_ref(), declared.as_os_str(), first.as_os_str()];
     let (web, mut said) = Web::begin(&quick, &[&quick.root(), &first], &options);
@@ -218,6 +218,38 @@ fn by_http_nobody_waits_until_all_is_counted() {
     assert_eq!((&listing["total"]["directories"], &listing["exact"]), (&202.into(), &true.into()), "{listing}");
     let (status, body) = web.get(&web.root, "/metrics");
     assert!(status == 200 && body.contains(&(files(&slow) + "0\n")), "{body}");
+
+    // What was whole before is told while all of it is looked at again, and that it is late.
+    web.end();
+    fs::remove_file(&go).expect("it goes");
+    fs::write(&declared, table + "version = 2\n").expect("a file");
+    let (web, mut said) = Web::begin(&quick, &[&quick.root(), &first], &options);
+    let mut say = |what: &str| {
+        let line = said.by_ref().map(|line| line.expect("a line")).find(|line| line.contains(what));
+        line.expect("it is said")
+    };
+    let late = loop {
+        let (status, body) = web.get(&web.root, &format!("/api/directory?path={}&max_ms=10", first.display()));
+        if status == 200 {
+            break serde_json::from_str::<Value>(&body).expect("JSON");
+        }
+        // Who asks comes behind a portion, each of whose commands takes its second.
+        assert!(status == 503 && body.contains("\"late\""), "{status}: {body}");
+    };
+    assert_eq!((&late["total"]["directories"], &late["exact"]), (&202.into(), &false.into()), "{late}");
+    assert!(!late["late"].is_null(), "{late}");
+    // The settings are taken up meanwhile, but for which file systems are tracked.
+    web.hang_up();
+    say("stays as it is until all are caught up with");
+    say("the settings were read again");
+    fs::write(&go, "").expect("a file");
+    let slow_one = slow.root().display().to_string();
+    while !say(" directories harvested in ").contains(&slow_one) {}
+    say("the settings were read again");
+    let listing = web.listing(&web.root, &format!("path={}", first.display()));
+    assert_eq!((&listing["total"]["directories"], &listing["exact"]), (&202.into(), &true.into()), "{listing}");
+    let (_, body) = web.get(&web.root, "/metrics");
+    assert!(body.contains(&(files(&slow) + "0\n")), "{body}");
 }
 
 /// Without a server there is nothing stored to tell.

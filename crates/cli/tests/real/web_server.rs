@@ -89,6 +89,11 @@ impl Web {
         listing
     }
 
+    /// Has it read its settings again.
+    pub(crate) fn hang_up(&self) {
+        run(Command::new("kill").args(["-HUP", &self.running.id().to_string()]));
+    }
+
     /// Ends it in good order, so that what it knows is kept.
     pub(crate) fn end(mut self) {
         run(Command::new("kill").args(["-TERM", &self.running.id().to_string()]));

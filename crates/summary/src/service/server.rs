@@ -121,11 +121,6 @@ impl Server {
         *self.volumes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(volumes);
     }
 
-    /// True when of all of them it is known what has changed while nobody tracked them.
-    pub(super) fn is_ready(&self) -> bool {
-        self.volumes().iter().all(|served| served.shared.is_ready())
-    }
-
     /// From now on these users get whole totals, but for connections that they have already.
     pub fn set_full_totals(&self, full_totals: Vec<u32>) {
         *self.full_totals.write().unwrap_or_else(PoisonError::into_inner) = full_totals;
@@ -347,6 +342,9 @@ impl Server {
         let eyes = Eyes { asker, volume, glances: &glances };
         let seen = eyes.seen();
         let (answer, tracked) = if question.freshness == Freshness::Cached {
+            if !served.shared.is_counted() {
+                return Err(Refusal::Late);
+            }
             let tracked = served.shared.shared_until(until(false)).ok_or(Refusal::Late)?;
             (tracked.cached(id, seen).map_err(refusal)?, Held::Shared(tracked))
         } else {
@@ -385,6 +383,11 @@ fn find_inode(
     }
     for served in may_hold {
         let volume = &served.volume;
+        // Who asks for what is stored waits for nothing.
+        let counted_by = if freshness == Freshness::Cached { Some(Instant::now()) } else { until };
+        if !served.shared.is_counted_by(counted_by) {
+            return Err(Refusal::Late);
+        }
         let known = || {
             let tracked = served.shared.shared_until(until).ok_or(Refusal::Late)?;
             let nodes = &tracked.ledger().nodes;

@@ -28,6 +28,8 @@ const PORTION: usize = 8;
 /// So long the background gives way to who asks, one after the other; then it takes its turn.
 const GIVE_WAY: Duration = Duration::from_secs(1);
 
+/// So long who harvests is given to come to the end of a portion, by who wants what is stored.
+const LET_IN_WITHIN: Duration = Duration::from_millis(500);
 /// So often it is looked whether who is there first has gone.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -48,6 +50,8 @@ pub struct Shared<D, T> {
     nobody_waits: Condvar,
     /// Harvests for questions whose askers may have gone.
     going: Arc<AllGoing>,
+    /// Nothing was known when it began: until all was read once, whatever is counted is a part.
+    began_empty: bool,
     /// It is known what has changed while nobody tracked it.
     is_ready: Mutex<bool>,
     ready: Condvar,
@@ -79,6 +83,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     pub fn new(mut tracked: Summaries<D, T>) -> Self {
         tracked.leave_large(ENTRIES_MAX);
         tracked.leave_searches();
+        let began_empty = !tracked.is_known();
         Self {
             directories: tracked.directories().clone(),
             clock: Arc::clone(tracked.clock()),
@@ -88,6 +93,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
             waiting: Mutex::new(0),
             nobody_waits: Condvar::new(),
             going: Arc::default(),
+            began_empty,
             is_ready: Mutex::new(false),
             ready: Condvar::new(),
         }
@@ -98,17 +104,19 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         self.tracked.try_read().unwrap_or_else(|| self.before_the_background(|| self.tracked.read()))
     }
 
-    /// The same, but while it is caught up with nobody who is there first is disturbed, nor waited for any longer than until then.
+    /// The same, but while it is caught up with nobody who is there first is waited for any longer than until then.
     pub(super) fn shared_until(&self, until: Option<Instant>) -> Option<RwLockReadGuard<'_, Summaries<D, T>>> {
         let Some(until) = until.filter(|_| !self.is_ready()) else { return Some(self.shared()) };
-        loop {
-            let tracked = self.tracked.try_read();
-            if tracked.is_some() || Instant::now() >= until {
-                return tracked;
+        self.before_the_background(|| {
+            loop {
+                let tracked = self.tracked.try_read();
+                if tracked.is_some() || Instant::now() >= until {
+                    return tracked;
+                }
+                // This lock knows no end of waiting.
+                thread::sleep(LOOK_EVERY);
             }
-            // This lock knows no end of waiting, and who waits at it has a harvest give way, and so end reading in bulk.
-            thread::sleep(LOOK_EVERY);
-        }
+        })
     }
 
     /// The same alone.
@@ -273,6 +281,27 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         *lock(&self.is_ready)
     }
 
+    /// True where what is stored was all there was at some time: not while all is read for the first time. Nobody is let in then, for that
+    /// would end reading in bulk.
+    pub(super) fn is_counted(&self) -> bool {
+        !self.began_empty || self.is_ready()
+    }
+
+    /// Waits until that is so; false when that takes too long.
+    pub(super) fn is_counted_by(&self, until: Option<Instant>) -> bool {
+        if self.is_counted() {
+            return true;
+        }
+        let Some(until) = until else {
+            self.wait_until_ready();
+            return true;
+        };
+        let is_ready = lock(&self.is_ready);
+        let left = until.saturating_duration_since(Instant::now());
+        let waited = self.ready.wait_timeout_while(is_ready, left, |is_ready| !*is_ready);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     /// Finds out what has changed while nobody tracked it, and harvests that. `done` is told before anybody asks.
     pub fn catch_up(&self, done: impl FnOnce(&Summaries<D, T>, Result<(), SummaryError>)) {
         let caught_up = self.try_catch_up();
@@ -377,8 +406,11 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             return self.query(id, freshness, alone, seen);
         }
         if !self.is_ready_within(patience, (id, seen)) {
-            // Who holds it harvests, and reads much at a time: to be let in would end that.
-            let tracked = self.shared_until(Some(Instant::now())).ok_or(SummaryError::Late)?;
+            if !self.is_counted() {
+                return Err(SummaryError::Late);
+            }
+            let let_in_by = Instant::now() + LET_IN_WITHIN;
+            let tracked = self.shared_until(Some(let_in_by)).ok_or(SummaryError::Late)?;
             return Ok((tracked.late(id, seen)?, Held::Shared(tracked)));
         }
         if freshness == Freshness::Exact {

@@ -56,7 +56,8 @@ pub(super) fn run(
                 return Err(Failure::could_not_run(path, "tell it by a summary", why));
             }
             Ok(Err(Refusal::Late)) => {
-                let why = "time is up, and the server doesn't know it yet; ask again later";
+                let why = if args.cached { "" } else { "time is up, and " };
+                let why = format!("{why}the server doesn't know it yet; ask again later");
                 return Err(Failure::could_not_run(path, "tell it by a summary", why));
             }
             Ok(Err(Refusal::Denied)) => return Err(Failure::could_not_run(path, "look at it", "permission denied")),

@@ -338,7 +338,8 @@ impl Du<'_> {
             Ok(Err(Refusal::NotTracked | Refusal::Denied)) => Ok(None),
             Ok(Err(Refusal::Late)) => {
                 self.code = SOME_FAILED;
-                self.said.push(format!("{name}: time is up, and the server doesn't know it yet; ask again later"));
+                let why = if self.args.cached { "" } else { "time is up, and " };
+                self.said.push(format!("{name}: {why}the server doesn't know it yet; ask again later"));
                 Ok(Some(Default::default()))
             }
             Ok(Err(Refusal::Failed(why))) => {

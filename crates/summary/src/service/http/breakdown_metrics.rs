@@ -46,9 +46,7 @@ pub(super) fn families(
         for path in paths.iter().filter(|_| summary.by != By::Largest) {
             let by = Some(summary.name.clone());
             let question = limits.bound(Question { path: Some(path.clone()), freshness, by, ..Question::plain() });
-            if let Ok(breakdown) = server.break_down(asker, &question, None)
-                && (breakdown.late.is_none() || server.is_ready())
-            {
+            if let Ok(breakdown) = server.break_down(asker, &question, None) {
                 told.push((label(&path.clone().into_bytes()), breakdown));
             }
         }

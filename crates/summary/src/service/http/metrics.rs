@@ -75,9 +75,8 @@ pub(super) fn answer(server: &Server, asker: &Asker, paths: &[Name], request: &R
         .filter_map(|path| {
             let question = limits.bound(Question { path: Some(path.clone()), freshness, ..Question::plain() });
             match server.alone(asker, &question) {
-                // Whether it is there isn't known yet, or only a part of it was counted.
+                // Whether it is there isn't known yet.
                 Err(Refusal::Late) => None,
-                Ok(listing) if listing.late.is_some() && !server.is_ready() => None,
                 listing => Some((path.clone().into_bytes(), listing.ok())),
             }
         })
