@@ -640,3 +640,20 @@ fn an_overlay_is_refused_with_advice() {
     assert_eq!(refused.status.code(), Some(2), "{said}");
     assert!(said.contains("name a path on ext2, ext3, ext4, XFS, btrfs, F2FS or tmpfs"), "{said}");
 }
+
+/// They have one store between them.
+#[test]
+fn a_file_system_beside_its_copy_is_refused_with_advice() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 64 << 20);
+    image.unmount();
+    let copy = Image::copy_of(Fs::Ext4, &image.file());
+    image.mount();
+    let mut serve = onesweep(["serve", "--socket"]);
+    serve.arg(image.beside("socket")).arg("--store").arg(image.beside("stores"));
+    let refused = serve.arg(image.root()).arg(copy.root()).output().expect("it runs");
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    let which = format!("{}: ", copy.root().display());
+    assert!(said.lines().any(|line| line.contains(&which) && line.contains("by the same UUID")), "{said}");
+}

@@ -250,7 +250,16 @@ fn track(
         mover.is_heard_by(tracker.moves());
     }
     let store = sockets::patiently(|| Store::open_or_begin_anew(&stores.join(&name)), StoreError::is_in_use);
-    let (store, set_aside) = store.map_err(|error| Failure::told(error.to_string()))?;
+    let (store, set_aside) = store.map_err(|error| {
+        let advice = match error.is_in_use() {
+            true => {
+                "; another server tracks this file system, or it is a copy of one that is tracked here, a snapshot of its device \
+                 say, by the same UUID: leave one of them out, or give it another UUID"
+            }
+            false => "",
+        };
+        Failure::told(format!("{}: {error}{advice}", message::path_text(path)))
+    })?;
     let root = guarded.root();
     let summaries = Summaries::open(store, (guarded, tracker), root, &identity);
     let summaries = summaries.map_err(|error| Failure::could_not_run(path, "track its file system", error))?;
@@ -270,7 +279,7 @@ struct Daemon {
     web: Option<Arc<Web>>,
     schedule: Arc<Schedule>,
     tell: Sender<Event>,
-    /// So often it is going to be told that some were caught up with, of which changes are told.
+    /// So many are being caught up with, of those of which changes are told.
     catching_up: usize,
     is_reload_due: bool,
     /// Harvests by itself until this goes, and says when it has ended.
@@ -282,7 +291,6 @@ impl Daemon {
         let ended = loop {
             match events.recv() {
                 Ok(Event::End) | Err(_) => break Ok(0),
-                Ok(Event::Reload) if self.catching_up > 0 => self.is_reload_due = true,
                 Ok(Event::Reload) => self.reload(),
                 Ok(Event::CaughtUp(done)) => {
                     if let Err(failure) = self.caught_up(done) {
@@ -296,11 +304,10 @@ impl Daemon {
     }
 
     /// One that failed is let go. Without any other there is nothing to go on for.
-    fn caught_up(&mut self, Done { of, are_told }: Done) -> Result<(), Failure> {
-        match self.drop_failed(of) {
-            Some(failure) if self.server.volumes().is_empty() => return Err(failure),
-            Some(failure) => failure.messages().iter().for_each(|message| tracing::error!("{message}")),
-            None => {}
+    fn caught_up(&mut self, Done { of, ended }: Done) -> Result<(), Failure> {
+        let are_told = of.file_system().changes_are_told();
+        if let Err(error) = ended {
+            self.let_go_of_failed(&of, &error)?;
         }
         if self.background.is_none() {
             self.start_background()?;
@@ -357,22 +364,23 @@ impl Daemon {
         }
     }
 
-    /// Tracks no longer what could not be caught up with; why.
-    fn drop_failed(&self, done: Vec<(Arc<Served>, Result<(), SummaryError>)>) -> Option<Failure> {
-        let failed = done.into_iter().filter_map(|(served, done)| done.err().map(|error| (served, error)));
-        let mut messages = Vec::new();
-        for (served, error) in failed {
-            let before = self.server.volumes();
-            let others: Vec<_> = before.iter().filter(|other| !Arc::ptr_eq(other, &served)).cloned().collect();
-            if others.len() == before.len() {
-                // It was let go meanwhile.
-                continue;
-            }
-            self.server.set_volumes(others);
-            let path = message::path_text(served.path());
-            messages.push(format!("{path}: cannot harvest its file system: {}", message::of_error(&error)));
+    /// Tracks no longer what could not be caught up with. The error says why, where there is nothing else.
+    fn let_go_of_failed(&self, failed: &Arc<Served>, error: &SummaryError) -> Result<(), Failure> {
+        let before = self.server.volumes();
+        let others: Vec<_> = before.iter().filter(|other| !Arc::ptr_eq(other, failed)).cloned().collect();
+        if others.len() == before.len() {
+            // It was let go meanwhile.
+            return Ok(());
         }
-        (!messages.is_empty()).then_some(Failure::Told(messages))
+        let is_last = others.is_empty();
+        self.server.set_volumes(others);
+        let path = message::path_text(failed.path());
+        let failure = Failure::told(format!("{path}: cannot harvest its file system: {}", message::of_error(error)));
+        if is_last {
+            return Err(failure);
+        }
+        failure.messages().iter().for_each(|message| tracing::error!("{message}"));
+        Ok(())
     }
 
     /// Takes over what the settings say now; where they can't be used, nothing of it.
@@ -391,8 +399,10 @@ impl Daemon {
 
     fn try_reload(&mut self) -> Result<(), Failure> {
         let now = settings::read(&self.args)?;
-        let told = self.running.warden.file_systems();
-        let told = told.map_err(|error| Failure::told(message::why(&error)))?;
+        // Nothing is let go of in the middle of a harvest.
+        self.is_reload_due = self.catching_up > 0;
+        let told = (!self.is_reload_due).then(|| self.running.warden.file_systems());
+        let told = told.transpose().map_err(|error| Failure::told(message::why(&error)))?;
         for name in settings::fixed(&self.settings, &now) {
             tracing::warn!("{name} is another one now: that takes a restart");
         }
@@ -411,7 +421,10 @@ impl Daemon {
         if let Some(mover) = &mut self.running.mover {
             mover.reload();
         }
-        self.track_others(told);
+        match told {
+            Some(told) => self.track_others(told),
+            None => tracing::info!("which file systems are tracked stays as it is until all are caught up with"),
+        }
         Ok(())
     }
 
