@@ -105,7 +105,14 @@ impl Volume {
                 _ => Err(io::ErrorKind::NotFound.into()),
             };
         }
-        let (handle, mount) = handle::handle_and_mount_at(fd, name)?;
+        let (handle, mount) = match handle::handle_and_mount_at(fd, name) {
+            Ok(found) => found,
+            // What is mounted there may have no handles, as proc, sysfs and overlays haven't.
+            Err(error) => {
+                let is_mounted = files::statx_at(fd, name, true)?.mnt_id != Some(ours);
+                return if is_mounted { Ok(Entry::Mounted) } else { Err(error) };
+            }
+        };
         if mount != ours {
             return Ok(Entry::Mounted);
         }
