@@ -1,5 +1,6 @@
 //! Tables and pictures of what a tracker costs others, and of storms.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::goals::{self, more};
@@ -20,6 +21,10 @@ fn mean(values: Vec<f64>) -> String {
 fn cells(step: &Step, of: fn(&Times) -> f64) -> [String; 3] {
     let means = |times: &[Times]| mean(times.iter().map(of).collect());
     [means(&step.alone), means(&step.tracked), more(step, of).map_or(String::new(), spread)]
+}
+
+fn times(count: usize) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 /// The steps that are quick are done more often.
@@ -135,10 +140,13 @@ pub(super) fn of_records(records: &Records, on_disk: bool, pictures: &mut Pictur
     let mut text = format!(
         "\n### FastDu, figure 3: {title}\n\nA file of {} MiB on an ext4 whose image lies on {disk}, in a control group with {} MiB \
          of memory, caches dropped before each; a write ends when all is on the disk. In each round without the tracker, with \
-         it, and without it again: a median has the least and the greatest size of records beside it, and what the two \
-         without it differ by is what the machine does itself. A block of 4 KiB of which a part is rewritten is read before.\n\n",
+         it, and without it again, {}, for each of {} sizes of records: a median has the least and the greatest size beside it, and \
+         what the two without it differ by is what the machine does itself. A block of 4 KiB of which a part is rewritten is read \
+         before.\n\n",
         mib(records.file_bytes),
         mib(records.memory_bytes),
+        times(records.records.first().map_or(0, |record| record.tracked.len())),
+        records.records.iter().map(|record| record.record_bytes).collect::<BTreeSet<_>>().len(),
     );
     let mut table = Table::new(&["", "with the tracker, longer (%)", "without it, the second time, longer (%)"]);
     for kind in Kind::ALL {
