@@ -6,6 +6,7 @@ mod bench;
 mod disk;
 mod ends;
 mod mechanics;
+mod page;
 mod place;
 mod relocation;
 mod shown;
