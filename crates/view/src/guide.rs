@@ -56,10 +56,17 @@ const GONE_PART: u64 = 64;
 enum Message {
     /// A walk begins over a directory.
     Begin(DirectoryId, PathBuf),
-    /// A request waits for a file; or, without one, until the tree has been looked at.
-    Wait(Option<Inode>, Job),
+    Wait(Waiting),
     News,
     End,
+}
+
+/// A request that waits for a file; or, without one, until the tree has been looked at.
+struct Waiting {
+    /// The directory that it is about, or in which the file is, and those above it.
+    chain: Vec<DirectoryId>,
+    file: Option<Inode>,
+    job: Job,
 }
 
 /// The last walk, which has brought something in.
@@ -164,7 +171,7 @@ impl Guide {
         job: Job,
     ) {
         if self.begin(chain, Missed::Entries, path) {
-            self.send(Message::Wait(None, job));
+            self.wait(chain.to_vec(), None, job);
         } else {
             job();
         }
@@ -173,13 +180,14 @@ impl Guide {
     /// Lists a directory when its tree isn't being looked at. `chain` are the directories above it, and it itself.
     pub(crate) fn before_listing(&self, chain: impl FnOnce() -> Vec<DirectoryId>, job: Job) {
         let Some((root, board)) = self.current() else { return job() };
+        let chain = chain();
         // Who lists elsewhere doesn't keep this walk going: that may be the one to which it gives way.
-        if !chain().contains(&root) {
+        if !chain.contains(&root) {
             return job();
         }
         self.touch();
         if board.phase() == Phase::Looking {
-            self.send(Message::Wait(None, job));
+            self.wait(chain, None, job);
         } else {
             job();
         }
@@ -201,15 +209,15 @@ impl Guide {
         path: impl FnOnce(DirectoryId) -> Option<PathBuf>,
         job: Job,
     ) {
-        if let Some((_, board)) = self.current() {
+        let mut looked_at = None;
+        if let Some((root, board)) = self.current() {
             let slot = board.find(inode.dev, inode.ino);
             match (board.phase(), slot) {
-                (Phase::Looking, _) if is_cached() => return job(),
-                (Phase::Looking, _) => return self.send(Message::Wait(Some(inode), job)),
+                (Phase::Looking, _) => looked_at = Some(root),
                 (Phase::Guided, Some(slot)) => {
                     self.touch();
                     if !board.is_ready(slot) {
-                        return self.send(Message::Wait(Some(inode), job));
+                        return self.wait(chain(), Some(inode), job);
                     }
                     board.note_opened(slot);
                     return job();
@@ -218,8 +226,13 @@ impl Guide {
                 (Phase::Over, _) | (Phase::Guided, None) => {}
             }
         }
-        if !is_cached() && self.begin(&chain(), Missed::Content, path) {
-            return self.send(Message::Wait(Some(inode), job));
+        if is_cached() {
+            return job();
+        }
+        let chain = chain();
+        let is_looked_at = looked_at.is_some_and(|root| chain.contains(&root));
+        if is_looked_at || self.begin(&chain, Missed::Content, path) {
+            return self.wait(chain, Some(inode), job);
         }
         job();
     }
@@ -261,9 +274,13 @@ impl Guide {
         self.shared.used_ms.store(now, Ordering::Relaxed);
     }
 
+    fn wait(&self, chain: Vec<DirectoryId>, file: Option<Inode>, job: Job) {
+        self.send(Message::Wait(Waiting { chain, file, job }));
+    }
+
     fn send(&self, message: Message) {
-        if let Err(mpsc::SendError(Message::Wait(_, job))) = self.messages.send(message) {
-            job();
+        if let Err(mpsc::SendError(Message::Wait(waiting))) = self.messages.send(message) {
+            (waiting.job)();
         }
     }
 
@@ -291,7 +308,8 @@ struct Worker {
     order: Order,
     reader: Reader,
     running: Option<Running>,
-    parked: VecDeque<(Option<Inode>, bool, Job)>,
+    /// With each, whether it is known to have waited.
+    parked: VecDeque<(Waiting, bool)>,
     /// Where the last walk found nothing to do, and when.
     quiet: Option<(DirectoryId, Instant)>,
 }
@@ -301,7 +319,7 @@ impl Worker {
         loop {
             match told.recv_timeout(TICK) {
                 Ok(Message::Begin(root, path)) => self.begin(root, path),
-                Ok(Message::Wait(file, job)) => self.parked.push_back((file, false, job)),
+                Ok(Message::Wait(waiting)) => self.parked.push_back((waiting, false)),
                 Ok(Message::News) | Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Ok(Message::End) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
@@ -366,13 +384,15 @@ impl Worker {
 
     /// Answers what needs to wait no more.
     fn let_go(&mut self) {
-        let board = self.running.as_ref().map(|running| Arc::clone(running.ahead.board()));
-        for (file, has_waited, job) in std::mem::take(&mut self.parked) {
-            match &board {
-                Some(board) if waits(board, file, has_waited) => self.parked.push_back((file, true, job)),
+        let walk = self.running.as_ref().map(|running| (running.root, Arc::clone(running.ahead.board())));
+        for (waiting, has_waited) in std::mem::take(&mut self.parked) {
+            match &walk {
+                Some((root, board)) if waits(*root, board, &waiting, has_waited) => {
+                    self.parked.push_back((waiting, true));
+                }
                 // A channel that nobody reads gives the job back.
                 _ => {
-                    if let Err(mpsc::SendError(job)) = self.jobs.send(job) {
+                    if let Err(mpsc::SendError(job)) = self.jobs.send(waiting.job) {
                         job();
                     }
                 }
@@ -387,10 +407,10 @@ impl Running {
     }
 }
 
-/// Whether a request has to wait longer.
-fn waits(board: &Board, file: Option<Inode>, has_waited: bool) -> bool {
-    match (board.phase(), file) {
-        (Phase::Looking, _) => true,
+/// Whether a request has to wait longer, while the walk over `root` is helped. Elsewhere nobody waits until that has been looked at.
+fn waits(root: DirectoryId, board: &Board, waiting: &Waiting, has_waited: bool) -> bool {
+    match (board.phase(), waiting.file) {
+        (Phase::Looking, _) => waiting.chain.contains(&root),
         (Phase::Guided, Some(inode)) => {
             let Some(slot) = board.find(inode.dev, inode.ino) else { return false };
             if board.is_ready(slot) {
@@ -404,5 +424,64 @@ fn waits(board: &Board, file: Option<Inode>, has_waited: bool) -> bool {
             true
         }
         (Phase::Guided | Phase::Aside | Phase::Over, _) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: Inode = Inode { dev: 7, ino: 12 };
+
+    /// A guide whose walk over `root` is being looked at, and what it is told.
+    fn looking(root: DirectoryId) -> (Guide, Arc<Board>, mpsc::Receiver<Message>) {
+        let board = Arc::new(Board::new(&[FILE.dev], None).unwrap());
+        let shared = Arc::new(Shared {
+            walks: Mutex::default(),
+            brought: Mutex::default(),
+            current: RwLock::new(Some((root, Arc::clone(&board)))),
+            used_ms: AtomicU64::new(0),
+            began: Instant::now(),
+            figures: Mutex::default(),
+        });
+        let (messages, told) = mpsc::channel();
+        (Guide { shared, messages, thread: Mutex::new(None) }, board, told)
+    }
+
+    fn reads(guide: &Guide, chain: &[DirectoryId], is_cached: bool) -> bool {
+        let (done, is_done) = mpsc::channel();
+        let job: Job = Box::new(move || done.send(()).unwrap());
+        let path = |_| Some(PathBuf::from("tree"));
+        guide.before_reading(FILE, || is_cached, || chain.to_vec(), path, job);
+        is_done.try_recv().is_ok()
+    }
+
+    #[test]
+    fn a_file_waits_for_a_look_at_its_own_tree_alone() {
+        let (guide, _, told) = looking(10);
+        assert!(!reads(&guide, &[11, 10, 1], false), "below");
+        assert!(reads(&guide, &[11, 10, 1], true), "in memory");
+        assert!(reads(&guide, &[20, 1], false), "beside");
+        assert!(reads(&guide, &[1], false), "above");
+        let waiting: Vec<Message> = told.try_iter().collect();
+        assert!(matches!(&waiting[..], [Message::Wait(Waiting { file: Some(FILE), .. })]));
+    }
+
+    /// Another walk that isn't helped yet is none for which somebody waits.
+    #[test]
+    fn who_waits_elsewhere_is_let_go_while_a_tree_is_looked_at() {
+        let (_, board, _) = looking(10);
+        board.make_room(1).unwrap();
+        let slot = board.enter(0, FILE.ino).unwrap();
+        let waiting = |chain: &[DirectoryId], file| Waiting { chain: chain.to_vec(), file, job: Box::new(|| {}) };
+        for file in [None, Some(FILE)] {
+            assert!(waits(10, &board, &waiting(&[11, 10, 1], file), false));
+            assert!(!waits(10, &board, &waiting(&[20, 1], file), false));
+        }
+        board.enter_phase(Phase::Guided);
+        assert!(waits(10, &board, &waiting(&[20, 1], Some(FILE)), false), "one of its names is below");
+        assert!(!waits(10, &board, &waiting(&[11, 10, 1], None), false));
+        board.set(slot, crate::board::State::In);
+        assert!(!waits(10, &board, &waiting(&[11, 10, 1], Some(FILE)), false));
     }
 }
