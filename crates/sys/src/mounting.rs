@@ -76,6 +76,13 @@ pub fn mount_to_show(source: &Path, read_only: bool) -> io::Result<OwnedFd> {
     clone_of(source, if read_only { kept | ATTR_RDONLY | ATTR_NOATIME } else { kept })
 }
 
+/// Whether the mount through which something was opened forbids what those of [`mount_to_show`] do.
+#[doc(alias = "statvfs")]
+pub fn is_as_shown(open: BorrowedFd<'_>) -> io::Result<bool> {
+    let forbids = rustix::fs::StatVfsMountFlags::NOSUID | rustix::fs::StatVfsMountFlags::NODEV;
+    Ok(rustix::fs::fstatvfs(open)?.f_flag.contains(forbids))
+}
+
 /// Shows a mount at `dir`, for everybody; it stays when the descriptor goes.
 #[doc(alias = "move_mount")]
 pub fn show_mount(shown: BorrowedFd<'_>, dir: &Path) -> io::Result<()> {

@@ -80,3 +80,35 @@ fn in_containers(contained: impl Fn(&Path, &Path) -> Command) {
         assert!(brought >= at_least(way, 599) && sweeps == 1, "{way:?} {kernel}: {said}");
     }
 }
+
+/// A namespace of its own, as services have it (`PrivateTmp=`), has a copy of each mount.
+#[test]
+fn who_uses_the_source_in_another_namespace_waits_for_nothing() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 100 << 20);
+    // The source is what is mounted.
+    let (root, dir) = (image.root(), image.beside("shown"));
+    cold_tree(&mut image, &root);
+    let archived = "tar --format=gnu --sort=name -cf - -C \"$2\" .";
+    let bound = format!("mount --bind \"$1\" \"$2\" && {archived}");
+    for kernel in [THIS_KERNEL, OLDER_KERNEL] {
+        // By the place of the source a container sees the view, in the second turn.
+        for (script, is_helped) in [(archived, false), (&bound, true)] {
+            image.cold();
+            let view = View::on(kernel, &[], &root, &dir, &["--verbose"]);
+            let mut beside = Command::new("unshare");
+            beside.args(["--mount", "--propagation", "private", "sh", "-ec", script, "sh"]).args([&dir, &root]);
+            let archive = output(&mut beside);
+            view.signal(Signal::INT);
+            let said = view.end(Some(0));
+            let (brought, sweeps) = brought_in(said.as_bytes());
+            match is_helped {
+                true => assert!(brought >= at_least(&[], 599) && sweeps == 1, "{kernel}: {said}"),
+                false => assert!(sweeps == 0 && !said.contains("asked about"), "{kernel}: {said}"),
+            }
+            let mut plain = Command::new("tar");
+            plain.args(["--format=gnu", "--sort=name", "-cf", "-", "-C"]).arg(&root).arg(".");
+            assert!(archive == output(&mut plain), "{kernel}: the archive is another one");
+        }
+    }
+}

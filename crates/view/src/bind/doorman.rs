@@ -66,7 +66,7 @@ impl Doorman {
         gate.leave_mount_out(own.as_fd())?;
         gate.watch_mount(shown)?;
         gate.watch_file_system(own.as_fd())?;
-        let lookout = Lookout::new(own.as_fd(), shown)?;
+        let lookout = Lookout::new(source, own.as_fd(), shown)?;
         Ok(Self {
             gate,
             own,

@@ -10,7 +10,7 @@ use std::{
 
 use onesweep_layout::mounts::MountTable;
 use onesweep_sys::{
-    files::{open_handle_at, path_of, statx_fd},
+    files::{open_handle, open_handle_at, path_of, statx_fd},
     mounting,
 };
 
@@ -28,6 +28,22 @@ pub(super) struct Lookout {
     former: Option<HashSet<u64>>,
     /// Those that show the tree.
     showing: HashSet<u64>,
+    source: Source,
+}
+
+/// The source as others see it. A new namespace has a copy of each mount, also of the source's own one: who uses that has nothing to do with the view.
+#[derive(Debug)]
+struct Source {
+    path: PathBuf,
+    /// Its mount could be taken for one of the view by what it forbids.
+    is_as_shown: bool,
+}
+
+impl Source {
+    /// Whether a mount of the tree whose top lies at `place` is a copy of the source's own one. One of the view may have been bound there, too.
+    fn is_copied_at(&self, place: &Path, is_as_shown: bool) -> bool {
+        place == self.path && (self.is_as_shown || !is_as_shown)
+    }
 }
 
 /// What a mount is, by something that was opened through it.
@@ -44,14 +60,16 @@ pub(super) enum Mount {
 }
 
 impl Lookout {
-    /// `tree` is the top of the tree, and `shown` that of the mount by which it is to be shown.
-    pub(super) fn new(tree: BorrowedFd<'_>, shown: BorrowedFd<'_>) -> io::Result<Self> {
+    /// `tree` is the top of the tree at `source`, and `shown` that of the mount by which it is to be shown.
+    pub(super) fn new(source: &Path, tree: BorrowedFd<'_>, shown: BorrowedFd<'_>) -> io::Result<Self> {
         let former = match mounting::unique_mount_id(shown)? {
             Some(_) => None,
             None => Some(MountTable::read()?.iter().map(|mount| mount.id).collect()),
         };
         let first = number(shown)?;
-        Ok(Self { top: identity(tree)?, first, former, showing: HashSet::from([first]) })
+        let is_as_shown = mounting::is_as_shown(open_handle(source)?.as_fd())?;
+        let source = Source { path: source.to_owned(), is_as_shown };
+        Ok(Self { top: identity(tree)?, first, former, showing: HashSet::from([first]), source })
     }
 
     /// Looks at each mount once, by the first directory that is opened through it.
@@ -67,6 +85,7 @@ impl Lookout {
             return Ok(Mount::Unknown);
         }
         Ok(match self.top_of(mount, opened)? {
+            Some(place) if self.source.is_copied_at(&place, mounting::is_as_shown(opened.as_fd())?) => Mount::Other,
             Some(place) => {
                 self.showing.insert(mount);
                 Mount::New(place)
@@ -103,4 +122,20 @@ fn number(open: BorrowedFd<'_>) -> io::Result<u64> {
 fn identity(directory: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     let stat = statx_fd(directory)?;
     Ok((stat.dev, stat.ino))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_the_sources_own_mount_are_told_from_binds_of_the_view() {
+        let copied = |source: bool, place: &str, mount: bool| {
+            Source { path: "/srv".into(), is_as_shown: source }.is_copied_at(Path::new(place), mount)
+        };
+        assert!(copied(false, "/srv", false));
+        assert!(!copied(false, "/srv", true), "a container has the view there");
+        assert!(!copied(false, "/data", false) && !copied(true, "/data", true), "elsewhere");
+        assert!(copied(true, "/srv", true), "they can't be told apart");
+    }
 }
