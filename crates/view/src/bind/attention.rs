@@ -4,6 +4,10 @@
 //! memory. So it asks from when something wasn't in memory until many openings in a row were of what was. Before, directories that
 //! were opened are looked at now and then, beside who opened them.
 
+use std::io;
+
+use super::probe::Missing;
+
 /// Openings in a row of what was in memory, after which nobody is asked any more.
 const IN_MEMORY: u32 = 64;
 
@@ -57,8 +61,18 @@ impl Attention {
     }
 
     /// It was in memory, and what was looked at in it as well.
-    pub(super) fn found_beside(&mut self) {
+    fn found_beside(&mut self) {
         self.apart = (self.apart * 2).clamp(1, APART_MAX);
+    }
+
+    /// A directory was looked at, before it was opened or `beside` who has opened it. Where that has failed, nothing is known of it.
+    pub(super) fn looked(&mut self, missing: &io::Result<Option<Missing>>, beside: bool) {
+        match missing {
+            Ok(Some(_)) => self.missed(),
+            Ok(None) if beside => self.found_beside(),
+            Ok(None) => self.found(),
+            Err(_) => {}
+        }
     }
 }
 
@@ -81,6 +95,24 @@ mod tests {
         }
         assert!(attention.asks(), "counted anew");
         attention.found();
+        assert!(!attention.asks());
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_neither_in_memory_nor_missing() {
+        let gone = || Err(io::ErrorKind::NotFound.into());
+        let mut attention = Attention::default();
+        attention.looked(&gone(), false);
+        assert!(!attention.asks());
+        attention.looked(&Ok(Some(Missing::Content)), true);
+        for _ in 0..IN_MEMORY * 2 {
+            attention.looked(&gone(), false);
+            attention.looked(&gone(), true);
+        }
+        assert!(attention.asks() && !attention.is_sure());
+        for _ in 0..IN_MEMORY {
+            attention.looked(&Ok(None), false);
+        }
         assert!(!attention.asks());
     }
 

@@ -153,13 +153,11 @@ impl Doorman {
         if self.guide.helps() {
             return self.guide.before_listing(|| chain, go_on);
         }
-        match self.missing(route) {
-            Some(Missing::Entries) => self.guide.before_missed(&chain, |top| self.path_of(route, top), go_on),
-            Some(Missing::Content) => go_on(),
-            None => {
-                self.attend(Attention::found);
-                go_on();
-            }
+        let missing = probe::missing(self.own.as_fd(), route);
+        self.attend(|attention| attention.looked(&missing, false));
+        match missing {
+            Ok(Some(Missing::Entries)) => self.guide.before_missed(&chain, |top| self.path_of(route, top), go_on),
+            _ => go_on(),
         }
     }
 
@@ -202,19 +200,11 @@ impl Doorman {
         if !looks {
             return;
         }
-        match self.missing(&route) {
-            Some(Missing::Entries) => self.guide.listed_from_disk(&chain, |top| self.path_of(&route, top)),
-            Some(Missing::Content) => {}
-            None => self.attend(Attention::found_beside),
+        let missing = probe::missing(self.own.as_fd(), &route);
+        self.attend(|attention| attention.looked(&missing, true));
+        if let Ok(Some(Missing::Entries)) = missing {
+            self.guide.listed_from_disk(&chain, |top| self.path_of(&route, top));
         }
-    }
-
-    fn missing(&self, route: &Route) -> Option<Missing> {
-        let missing = probe::missing(self.own.as_fd(), route).ok()?;
-        if missing.is_some() {
-            self.attend(Attention::missed);
-        }
-        missing
     }
 
     /// Has the kernel ask or not, as what has happened wants it.
