@@ -1,9 +1,10 @@
-//! Whether a file is open for writing anywhere.
+//! Leases on files: whether one is open for writing anywhere, and how long a lease is waited for.
 #![allow(unsafe_code)]
 
 use std::{
-    io,
+    fs, io,
     os::fd::{AsRawFd, BorrowedFd},
+    time::Duration,
 };
 
 /// Of `linux/fcntl.h`; not in libc.
@@ -30,6 +31,14 @@ pub fn is_open_for_writing(fd: BorrowedFd<'_>) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+/// How long the kernel waits at most for a lease that somebody is to give back, before it takes it away.
+#[doc(alias = "lease-break-time")]
+pub fn longest_wait() -> Duration {
+    let seconds = fs::read_to_string("/proc/sys/fs/lease-break-time").ok().and_then(|text| text.trim().parse().ok());
+    // As the kernel has it where nobody has set it.
+    Duration::from_secs(seconds.unwrap_or(45))
 }
 
 #[cfg(test)]

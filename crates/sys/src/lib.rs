@@ -64,7 +64,7 @@
 //! | [`handle`] | inodes by handles, without paths |
 //! | [`fanotify`], [`inotify`] | what changes on a file system, or in directories |
 //! | [`permission`] | whether something may be opened, which the kernel asks before; and which directories were |
-//! | [`lease`] | whether a file is open for writing |
+//! | [`lease`] | whether a file is open for writing, and how long a lease on it is waited for |
 //! | [`image_lock`] | whether a machine runs from an image |
 //! | [`btrfs`] | items of the trees of a mounted btrfs, and its devices |
 

@@ -40,7 +40,7 @@ const EVENT_BYTES: usize = 24;
 /// Questions that are taken at once.
 const EVENTS: usize = 8;
 
-/// Where the kernel asks. When it is gone, with all [`Opening`]s, or its process has ended, however, everything may be opened.
+/// Where the kernel asks before files and directories are opened; of fifos, sockets and devices fanotify tells nothing. When it is gone, with all [`Opening`]s, or its process has ended, however, everything may be opened.
 #[derive(Clone, Debug)]
 pub struct Gate {
     group: Arc<OwnedFd>,
@@ -61,7 +61,7 @@ impl Gate {
     /// questions in it as there are threads, which wait. `EPERM` without `CAP_SYS_ADMIN`.
     #[doc(alias = "fanotify_init")]
     pub fn new() -> io::Result<Gate> {
-        // With O_NONBLOCK neither a fifo nor a lease is waited for when the kernel opens the file for us.
+        // With O_NONBLOCK no lease is waited for when the kernel opens the file for us.
         Self::with(0, libc::O_NONBLOCK, Unanswered::Refused)
     }
 
@@ -107,16 +107,15 @@ impl Gate {
     ///
     /// Where the kernel can't open a file for us (`EMFILE`, `EWOULDBLOCK`), it refuses it to who asked, and the error is that: the next call may succeed.
     pub fn wait(&self, mut each: impl FnMut(Opening)) -> io::Result<()> {
-        self.take(|event| {
+        self.take(&mut [0; EVENTS * EVENT_BYTES], |event| {
             if let Event::Asked(opening) = event {
                 each(opening);
             }
         })
     }
 
-    /// Takes up to eight events that are there.
-    fn take(&self, mut each: impl FnMut(Event)) -> io::Result<()> {
-        let mut told = [0; EVENTS * EVENT_BYTES];
+    /// Takes as many events as there are, and as there is room for.
+    fn take(&self, told: &mut [u8], mut each: impl FnMut(Event)) -> io::Result<()> {
         let length = rustix::io::retry_on_intr(|| rustix::io::read(&*self.group, &mut told[..]))?;
         parse(&told[..length], |mask, fd, pid| {
             // SAFETY: the kernel has just made this descriptor for us, and says its number once.
@@ -152,7 +151,7 @@ pub struct HelpersGate(Gate);
 impl HelpersGate {
     /// One of which no file system knows yet, so that nobody is asked and nothing told.
     ///
-    /// Where somebody else has a lease on a file (a server of files), who takes the question waits until the lease is given back, and not who asked is refused.
+    /// Where somebody else has a lease on a file (a server of files), who takes the question waits until the lease is given back: with `O_NONBLOCK`, who asked would be refused.
     /// `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` where the kernel was built without permissions of fanotify.
     #[doc(alias = "fanotify_init")]
     pub fn new() -> io::Result<HelpersGate> {
@@ -203,18 +202,15 @@ impl HelpersGate {
         Ok(is_rung)
     }
 
-    /// Takes up to eight of what there is; how many.
+    /// Takes the next of what there is; `None` where nothing is.
     ///
+    /// One alone: the kernel opens all that a call takes before it returns, and where a lease is waited for by the last one, who asked before would wait as well.
     /// Where the kernel can't open a file for us (`EMFILE`), it refuses it to who asked, and the error is that: the next call may succeed.
-    pub fn take(&self, mut each: impl FnMut(Event)) -> io::Result<usize> {
-        let mut count = 0;
-        let taken = self.0.take(|event| {
-            count += 1;
-            each(event);
-        });
-        match taken {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(count),
-            taken => taken.map(|()| count),
+    pub fn take(&self) -> io::Result<Option<Event>> {
+        let mut taken = None;
+        match self.0.take(&mut [0; EVENT_BYTES], |event| taken = Some(event)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            done => done.map(|()| taken),
         }
     }
 }
@@ -365,7 +361,7 @@ mod tests {
                 };
                 let read =
                     ["good", "bad", "forgotten"].map(|name| read(path(name)).map_err(|error| error.raw_os_error()));
-                // A fifo isn't waited for by who answers.
+                // Nobody is asked about a fifo.
                 let fifo = File::options().read(true).write(true).open(path("fifo"));
                 let written = File::options().append(true).open(path("good"));
                 // Whatever came of the others, this ends it.
@@ -375,8 +371,7 @@ mod tests {
                 answering.join().unwrap()
             });
             let own = std::process::id() as i32;
-            let names: Vec<&str> =
-                answers.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "fifo").collect();
+            let names: Vec<&str> = answers.iter().map(|(name, _)| name.as_str()).collect();
             assert_eq!(names, ["good", "bad", "forgotten", "good", "last"]);
             assert!(answers.iter().all(|(_, pid)| *pid == own), "{answers:?}");
             gate.leave().unwrap();
@@ -392,13 +387,12 @@ mod tests {
             taken.push((path.strip_prefix(root).unwrap().to_owned(), is_asked));
         };
         let mut note = note;
-        let mut take = || {
-            gate.take(|event| match event {
+        while let Some(event) = gate.take().unwrap() {
+            match event {
                 Event::Asked(opening) => note(opening.file(), true),
                 Event::Opened(file) => note(&file, false),
-            })
-        };
-        while take().unwrap() > 0 {}
+            }
+        }
         taken
     }
 

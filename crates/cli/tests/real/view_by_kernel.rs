@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -300,40 +300,81 @@ fn who_waits_for_what_comes_can_be_killed() {
     }
 }
 
-/// Has a lease on the file `$1` from before anybody reads it, tells so, and gives it back when it is asked, a moment later.
+/// Has a lease on the file `$1` from before anybody reads it, tells so, and gives it back when it is asked, a moment later; with a second word, when it is also told to.
 const LEASE: &str = r#"
 import fcntl, os, signal, sys, time
 file = os.open(sys.argv[1], os.O_RDWR)
 def broken(number, frame):
     # As a server does that has to ask a client first: who opens the file meanwhile waits.
+    if len(sys.argv) > 2:
+        os.read(0, 1)
     time.sleep(0.3)
     fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     print("given back", flush=True)
 signal.signal(signal.SIGIO, broken)
 fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 print("held", flush=True)
-sys.stdin.read()
+while True:
+    signal.pause()
 "#;
 
-struct Lease(Child);
+struct Lease(Beside);
 
 impl Lease {
-    fn on(file: &Path) -> Self {
+    fn on(file: &Path, words: &[&str]) -> Self {
         let mut command = Command::new("python3");
-        command.args(["-c", LEASE]).arg(file).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut running = command.spawn().expect("it starts");
-        let mut line = [0; 5];
-        running.stdout.as_mut().expect("a pipe").read_exact(&mut line).expect("a line");
-        assert_eq!(&line, b"held\n");
+        command.args(["-c", LEASE]).arg(file).args(words).stdin(Stdio::piped());
+        let mut running = Beside::start(&mut command);
+        assert_eq!(running.reads(5), b"held\n");
         Self(running)
+    }
+
+    /// Gives it back to who wants it.
+    fn give_back(&mut self) {
+        self.0.0.stdin.as_mut().expect("a pipe").write_all(b"now\n").expect("it listens");
     }
 }
 
-impl Drop for Lease {
+/// A program that runs beside others, no longer than this is there.
+struct Beside(Child);
+
+impl Beside {
+    fn start(command: &mut Command) -> Self {
+        Self(command.stdout(Stdio::piped()).spawn().expect("it starts"))
+    }
+
+    /// So many bytes of what it says.
+    fn reads(&mut self, bytes: usize) -> Vec<u8> {
+        let mut said = vec![0; bytes];
+        self.0.stdout.as_mut().expect("a pipe").read_exact(&mut said).expect("bytes");
+        said
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("it is ours").is_some()
+    }
+
+    /// What it has said, when it has ended well.
+    fn said(mut self) -> Vec<u8> {
+        let mut said = Vec::new();
+        self.0.stdout.take().expect("a pipe").read_to_end(&mut said).expect("bytes");
+        assert!(self.0.wait().expect("it ends").success());
+        said
+    }
+}
+
+impl Drop for Beside {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A cold walk that stands still in the middle, so that the kernel goes on to ask.
+fn walk_that_stands(dir: &Path) -> Beside {
+    let mut walking = Beside::start(&mut archive_of(dir));
+    walking.reads(1);
+    walking
 }
 
 /// As a server of files has one: it is waited for, and nobody is refused anything.
@@ -349,7 +390,7 @@ fn a_file_on_which_somebody_has_a_lease_is_read() {
     drop(file);
     tree::sync(&root);
     image.cold();
-    let _lease = Lease::on(&leased);
+    let _lease = Lease::on(&leased, &[]);
     let view = View::by_kernel(&root, &dir, &["--verbose"]);
     // Not tar, which waits for no lease, without a view either.
     let read = |root: &Path| {
@@ -360,4 +401,68 @@ fn a_file_on_which_somebody_has_a_lease_is_read() {
     view.signal(Signal::INT);
     let said = view.end(Some(0));
     assert!(figures(&said).1 > 0 && shown == read(&root), "other bytes: {said}");
+}
+
+/// Each listener that is told of such a file waits for the lease. Who opens other files has nothing to do with that.
+#[test]
+fn leases_are_waited_for_by_who_opens_those_files_alone() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    fs::create_dir_all(root.join("beside")).expect("a folder");
+    let names = ["a", "b", "c", "d"];
+    for name in names {
+        fs::write(root.join("beside").join(name), name).expect("a file");
+    }
+    fs::write(root.join("beside/other"), "bytes").expect("a file");
+    cold_tree(&mut image, &root);
+    let mut leases = names.map(|name| Lease::on(&root.join("beside").join(name), &["told"]));
+    let view = View::by_kernel(&root, &dir, &["--limit", "1M", "--verbose"]);
+    let walking = walk_that_stands(&dir.join("d0"));
+    let read = |name: &str| Beside::start(Command::new("cat").arg(dir.join("beside").join(name)));
+    let mut waiting = names.map(read);
+    // So that all of them are asked about.
+    thread::sleep(Duration::from_millis(300));
+    let mut others: Vec<Beside> = (0..4).map(|_| read("other")).collect();
+    // The kernel takes a lease away after 45 seconds where nobody has set another time.
+    let began = Instant::now();
+    while !others.iter_mut().all(Beside::has_ended) {
+        assert!(began.elapsed() < Duration::from_secs(20), "who opens something else waits, too");
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(others.into_iter().all(|other| other.said() == b"bytes"));
+    assert!(!waiting.iter_mut().any(Beside::has_ended), "a lease was passed over");
+    // Who waits for one isn't refused by the end of the view.
+    view.signal(Signal::INT);
+    leases.iter_mut().for_each(Lease::give_back);
+    drop(walking);
+    let said = view.end(Some(0));
+    for (name, waiting) in names.iter().zip(waiting) {
+        assert_eq!(waiting.said(), name.as_bytes(), "{said}");
+    }
+}
+
+/// The kernel asks nobody about them.
+#[test]
+fn a_named_pipe_is_opened_as_without_a_view() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    fs::create_dir_all(&root).expect("a folder");
+    let names = ["one", "two"];
+    run(Command::new("mkfifo").args(names.map(|name| root.join(name))));
+    cold_tree(&mut image, &root);
+    let view = View::by_kernel(&root, &dir, &["--limit", "1M"]);
+    let walking = walk_that_stands(&dir.join("d0"));
+    let reading = names.map(|name| Beside::start(Command::new("cat").arg(dir.join(name))));
+    let write = |name: &str| {
+        let mut writes = Command::new("sh");
+        Beside::start(writes.args(["-c", "echo bytes > \"$1\"", "sh"]).arg(dir.join(name)))
+    };
+    let mut writing = names.map(write);
+    wait_until("nobody reads what is written", || writing.iter_mut().all(Beside::has_ended));
+    assert!(reading.into_iter().all(|reading| reading.said() == b"bytes\n"));
+    drop(walking);
+    view.signal(Signal::INT);
+    view.end(Some(0));
 }

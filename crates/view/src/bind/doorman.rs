@@ -9,7 +9,7 @@ use std::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use onesweep_sys::{
@@ -21,6 +21,7 @@ use onesweep_sys::{
 
 use super::{
     attention::Attention,
+    listeners::Post,
     lookout::{Lookout, Mount},
     probe::{self, Missing},
     routes::{Route, Routes},
@@ -47,6 +48,8 @@ pub(super) struct Doorman {
     attention: Mutex<Attention>,
     /// Rung when the kernel begins to ask, and when all is to end.
     bell_of_questions: Bell,
+    bell_of_the_end: Bell,
+    began: Instant,
     is_over: AtomicBool,
     awake: Option<Awake>,
     asked: AtomicU64,
@@ -76,55 +79,92 @@ impl Doorman {
             guide: Guide::start(limit, Order::Source, Reader::Itself)?,
             attention: Mutex::default(),
             bell_of_questions: Bell::new()?,
+            bell_of_the_end: Bell::new()?,
+            began: Instant::now(),
             is_over: AtomicBool::new(false),
             awake,
             asked: AtomicU64::new(0),
         })
     }
 
-    /// Listens to the kernel until the bell is rung.
-    pub(super) fn listen(&self, bell: &Bell) {
-        while !matches!(self.gate.wait(bell), Ok(true)) {
+    /// Listens to the kernel until the bell is rung, or another one does in its place.
+    pub(super) fn listen(&self, bell: &Bell, post: &Post) {
+        while !post.is_followed() {
+            if matches!(self.gate.wait(bell), Ok(true)) {
+                return self.let_in_the_last(post);
+            }
             let mut opened = Vec::new();
-            // What can't be asked, the kernel has answered; the next question is another one.
-            while !matches!(self.gate.take(|event| self.takes(event, &mut opened)), Ok(0)) {}
+            self.take_together(post, &mut opened);
             let is_slow = opened.len() == 1;
             opened.iter().for_each(|file| self.was_opened(file, is_slow));
             drop(opened);
             if lock(&self.attention).is_sure() && matches!(ready::wait_for_bell(bell, Some(PAUSE)), Ok(true)) {
                 bell.ring();
-                return;
+                return self.let_in_the_last(post);
             }
         }
     }
 
-    /// The same beside somebody who does, while the kernel asks: who listens may have to wait for a lease on a file.
-    pub(super) fn listen_to_questions(&self, bell: &Bell) {
+    /// Answers questions, and notes what was opened.
+    fn take_together(&self, post: &Post, opened: &mut Vec<File>) {
         loop {
-            let _ = ready::wait_for_bell(&self.bell_of_questions, None);
-            while self.asks() {
-                if matches!(self.gate.wait(bell), Ok(true)) {
-                    return;
-                }
-                let mut opened = Vec::new();
-                let _ = self.gate.take(|event| self.takes(event, &mut opened));
-                opened.iter().for_each(|file| self.was_opened(file, false));
-            }
-            if self.is_over.load(Ordering::SeqCst) {
-                return;
+            match self.take(post) {
+                Ok(None) => return,
+                Ok(Some(Event::Asked(opening))) => self.opens(opening),
+                Ok(Some(Event::Opened(file))) => opened.push(file),
+                // What can't be asked, the kernel has answered; the next question is another one.
+                Err(_) => {}
             }
         }
     }
 
-    fn takes(&self, event: Event, opened: &mut Vec<File>) {
-        match event {
-            Event::Asked(opening) => self.opens(opening),
-            Event::Opened(file) => opened.push(file),
+    /// The same beside somebody who does, while the kernel asks.
+    pub(super) fn listen_to_questions(&self, bell: &Bell, post: &Post) {
+        while !post.is_followed() && !self.is_over() {
+            if !self.asks() {
+                let _ = ready::wait_for_bell(&self.bell_of_questions, None);
+                continue;
+            }
+            if matches!(self.gate.wait(bell), Ok(true)) {
+                return self.let_in_the_last(post);
+            }
+            match self.take(post) {
+                Ok(Some(Event::Asked(opening))) => self.opens(opening),
+                Ok(Some(Event::Opened(file))) => self.was_opened(&file, false),
+                Ok(None) | Err(_) => {}
+            }
         }
     }
 
-    fn asks(&self) -> bool {
+    fn take(&self, post: &Post) -> io::Result<Option<Event>> {
+        post.takes(self.now());
+        let taken = self.gate.take();
+        post.has_taken();
+        taken
+    }
+
+    /// Those who have asked before the end: nobody else does any more. Dropped, they are let in.
+    fn let_in_the_last(&self, post: &Post) {
+        while !matches!(self.take(post), Ok(None)) {}
+    }
+
+    /// Whether the kernel asks.
+    pub(super) fn asks(&self) -> bool {
         lock(&self.attention).asks()
+    }
+
+    /// The time since this began.
+    pub(super) fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    /// Waits for the end, but no longer than that. One thread may.
+    pub(super) fn wait_for_end(&self, time: Duration) {
+        let _ = ready::wait_for_bell(&self.bell_of_the_end, Some(time));
     }
 
     fn opens(&self, opening: Opening) {
@@ -234,6 +274,7 @@ impl Doorman {
         self.is_over.store(true, Ordering::SeqCst);
         bell.ring();
         self.bell_of_questions.ring();
+        self.bell_of_the_end.ring();
         Figures { asked: self.asked.load(Ordering::Relaxed), ..self.guide.finish() }
     }
 }

@@ -18,10 +18,12 @@
 //! | `attention` | whether the kernel is to ask, pure |
 //! | `probe` | whether a directory and what is in it are in memory |
 //! | `doorman` | hears what is opened, and answers the kernel |
+//! | `listeners` | its threads, of which one that waits for a lease is followed by another |
 //! | `lookout` | which mounts show the tree, also in containers |
 
 mod attention;
 mod doorman;
+mod listeners;
 mod lookout;
 mod probe;
 mod routes;
@@ -42,7 +44,7 @@ use onesweep_sys::{
     ready::Bell,
 };
 
-use self::doorman::Doorman;
+use self::{doorman::Doorman, listeners::Listeners};
 use crate::{ahead::Figures, lock};
 
 /// How a tree is shown.
@@ -65,7 +67,7 @@ pub struct Bound {
     is_gone: Mutex<bool>,
     doorman: Arc<Doorman>,
     bell: Arc<Bell>,
-    threads: Vec<JoinHandle<()>>,
+    keeper: JoinHandle<()>,
 }
 
 impl fmt::Debug for Bound {
@@ -91,16 +93,11 @@ impl Bound {
         let mount = mounting::mount_id(shown.as_fd())?;
         let doorman = Arc::new(Doorman::new(own, source, (shown.as_fd(), dir), settings.limit, awake)?);
         let mut begun = Begun(Some((Arc::clone(&doorman), Arc::clone(&bell))));
-        let mut threads = Vec::new();
-        for (name, listens) in
-            [("view-door", Doorman::listen as fn(&_, &_)), ("view-questions", Doorman::listen_to_questions)]
-        {
-            let (doorman, bell) = (Arc::clone(&doorman), Arc::clone(&bell));
-            threads.push(thread::Builder::new().name(name.into()).spawn(move || listens(&doorman, &bell))?);
-        }
+        let listeners = Listeners::begin(&doorman, &bell)?;
+        let keeper = thread::Builder::new().name("view-keeper".into()).spawn(move || listeners.keep())?;
         mounting::show_mount(shown.as_fd(), dir)?;
         begun.0 = None;
-        Ok(Self { dir: dir.to_owned(), mount, watch, is_gone: Mutex::new(false), doorman, bell, threads })
+        Ok(Self { dir: dir.to_owned(), mount, watch, is_gone: Mutex::new(false), doorman, bell, keeper })
     }
 
     /// The number of the mount, as `/proc/self/mountinfo` has it.
@@ -131,9 +128,7 @@ impl Bound {
     /// Helps nobody any more: who has something of it open goes on as ever. Tells what was brought in.
     pub fn finish(self) -> Figures {
         let figures = self.doorman.finish(&self.bell);
-        for thread in self.threads {
-            let _ = thread.join();
-        }
+        let _ = self.keeper.join();
         figures
     }
 }
