@@ -13,7 +13,7 @@ use std::{
 use rustix::{
     fs::{Advice, fadvise},
     io::Errno,
-    process::Signal,
+    process::{Pid, Resource, Rlimit, Signal, prlimit},
 };
 
 use crate::{
@@ -465,4 +465,29 @@ fn a_named_pipe_is_opened_as_without_a_view() {
     drop(walking);
     view.signal(Signal::INT);
     view.end(Some(0));
+}
+
+/// Each opening that is told of takes a descriptor until it is looked at, and what finds none left the kernel refuses.
+#[test]
+fn many_who_walk_at_once_are_refused_nothing() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    let folders = if long() { 20_000 } else { 4_000 };
+    for number in 0..folders {
+        fs::create_dir_all(root.join(format!("many/{}/{number}", number % 50))).expect("a folder");
+    }
+    cold_tree(&mut image, &root);
+    let view = View::by_kernel(&root, &dir, &["--limit", "1M", "--verbose"]);
+    let walking = walk_that_stands(&dir.join("d0"));
+    let limit = Rlimit { current: Some(600), maximum: Some(600) };
+    let daemon = Pid::from_child(view.running.as_ref().expect("it runs"));
+    prlimit(Some(daemon), Resource::Nofile, limit).expect("a limit");
+    let find = |_| Beside::start(Command::new("find").arg(dir.join("many")).args(["-printf", "."]));
+    let all: Vec<Beside> = (0..16).map(find).collect();
+    assert!(all.into_iter().all(|found| found.said().len() == folders + 51));
+    drop(walking);
+    view.signal(Signal::INT);
+    let said = view.end(Some(0));
+    assert!(figures(&said).1 > folders as u64, "the kernel asks: {said}");
 }

@@ -37,6 +37,10 @@ use crate::{
 /// to wait for a disk meanwhile has opened one at most.
 const PAUSE: Duration = Duration::from_millis(4);
 
+/// What is taken from the kernel at most, before directories that were opened are looked at. Each of them takes a descriptor until then, and where there is none left, the
+/// kernel refuses what is opened.
+const TOGETHER: usize = 256;
+
 pub(super) struct Doorman {
     gate: HelpersGate,
     /// The tree, by a mount of which nobody asks.
@@ -94,28 +98,30 @@ impl Doorman {
                 return self.let_in_the_last(post);
             }
             let mut opened = Vec::new();
-            self.take_together(post, &mut opened);
+            let is_all = self.take_together(post, &mut opened);
             let is_slow = opened.len() == 1;
             opened.iter().for_each(|file| self.was_opened(file, is_slow));
             drop(opened);
-            if lock(&self.attention).is_sure() && matches!(ready::wait_for_bell(bell, Some(PAUSE)), Ok(true)) {
+            let is_sure = is_all && lock(&self.attention).is_sure();
+            if is_sure && matches!(ready::wait_for_bell(bell, Some(PAUSE)), Ok(true)) {
                 bell.ring();
                 return self.let_in_the_last(post);
             }
         }
     }
 
-    /// Answers questions, and notes what was opened.
-    fn take_together(&self, post: &Post, opened: &mut Vec<File>) {
-        loop {
+    /// Answers questions, and notes what was opened. Whether that was all.
+    fn take_together(&self, post: &Post, opened: &mut Vec<File>) -> bool {
+        for _ in 0..TOGETHER {
             match self.take(post) {
-                Ok(None) => return,
+                Ok(None) => return true,
                 Ok(Some(Event::Asked(opening))) => self.opens(opening),
                 Ok(Some(Event::Opened(file))) => opened.push(file),
                 // What can't be asked, the kernel has answered; the next question is another one.
                 Err(_) => {}
             }
         }
+        false
     }
 
     /// The same beside somebody who does, while the kernel asks.
