@@ -19,8 +19,29 @@ use crate::{
     item::SweptFile,
     moment::Moment,
     outlet::Counters,
+    progress::Cancel,
     summary::Summary,
 };
+
+/// What a sweep has done so far, for who doesn't have its [`Files`], since they wait for the next one in another thread.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    counters: Arc<Counters>,
+    budget: Budget,
+    cancel: Cancel,
+}
+
+impl Tally {
+    /// What was done so far; complete when all was handed over, or the files were dropped.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            peak_budget: self.budget.peak(),
+            taken_over_bytes: self.budget.taken_over(),
+            cancelled: self.cancel.is_cancelled(),
+            ..self.counters.summary()
+        }
+    }
+}
 
 /// The items of a running sweep. Dropping it cancels the sweep within one request.
 ///
@@ -29,8 +50,7 @@ use crate::{
 /// stream if it asks again without giving anything back.
 pub struct Files {
     delivery: Arc<Delivery>,
-    counters: Arc<Counters>,
-    budget: Budget,
+    tally: Tally,
     threads: Option<JoinHandle<()>>,
     /// Taken from the delivery and not handed out yet.
     taken: VecDeque<Item>,
@@ -46,17 +66,18 @@ impl Files {
         threads: JoinHandle<()>,
         moment: Option<Arc<Moment>>,
     ) -> Self {
-        Self { delivery, counters, budget, threads: Some(threads), taken: VecDeque::new(), _moment: moment }
+        let tally = Tally { counters, budget, cancel: delivery.cancel().clone() };
+        Self { delivery, tally, threads: Some(threads), taken: VecDeque::new(), _moment: moment }
     }
 
     /// What was done so far; complete when the iterator has ended.
     pub fn summary(&self) -> Summary {
-        Summary {
-            peak_budget: self.budget.peak(),
-            taken_over_bytes: self.budget.taken_over(),
-            cancelled: self.delivery.cancel().is_cancelled(),
-            ..self.counters.summary()
-        }
+        self.tally.summary()
+    }
+
+    /// The same for another thread, without these files.
+    pub fn tally(&self) -> Tally {
+        self.tally.clone()
     }
 
     /// The next item, if it is here already: without a wait, and without a look at what the threads that read do.
@@ -135,7 +156,7 @@ impl Files {
             self.delivery.cancel().cancel();
         }
         if self.join().is_some() {
-            self.counters.count(|summary| summary.errors += 1);
+            self.tally.counters.count(|summary| summary.errors += 1);
         }
         self.summary()
     }
@@ -143,7 +164,7 @@ impl Files {
     /// Waits for the threads when nothing comes any more; the last item, where they ended by a fault of the program.
     fn ended(&mut self) -> Option<Item> {
         let fault = self.join()?;
-        self.counters.count(|summary| summary.errors += 1);
+        self.tally.counters.count(|summary| summary.errors += 1);
         Some(Err(fault))
     }
 

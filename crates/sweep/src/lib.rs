@@ -86,7 +86,7 @@ pub use bulk::{BulkRead, DiskPlan, PlannedFile, Sweep};
 pub use catalogue::CatalogueSize;
 pub use directories::{FilePlace, LaidDirectory, LaidFigures, LaidFile, LaidSide, ReaderOrder};
 pub use error::{FileError, SweepError};
-pub use files::Files;
+pub use files::{Files, Tally};
 pub use filter::Filter;
 pub use image::{PathRemark, is_image, path_of_image, remark_on};
 pub use item::{Content, ContentReader, FileBytes, Kind, Marks, Metadata, Route, SweptFile, Timestamp, Xattr};

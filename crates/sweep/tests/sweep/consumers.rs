@@ -33,6 +33,25 @@ fn who_waits_in_portions_gets_everything() {
     assert!(matches!(files.next_within(Duration::ZERO), Poll::Ready(None)), "it stays over");
 }
 
+/// Who looks on has no files, and takes none from who has.
+#[test]
+fn what_was_done_is_told_beside_the_files() {
+    let root = tempfile::tempdir().unwrap();
+    tree(root.path());
+    let mut files = BulkRead::new([root.path()]).start().unwrap();
+    let tally = files.tally();
+    for item in files.by_ref() {
+        assert!(item.is_ok() && tally.summary().files > 0);
+    }
+    let (told, own) = (tally.summary(), files.summary());
+    assert_eq!((told.files, told.bytes, told.peak_budget), (own.files, own.bytes, own.peak_budget));
+    assert!(told.files > 0 && told.bytes > 0 && told.peak_budget > 0 && !told.cancelled);
+    let files = BulkRead::new([root.path()]).start().unwrap();
+    let tally = files.tally();
+    drop(files);
+    assert!(tally.summary().cancelled, "it outlives them");
+}
+
 #[test]
 fn many_threads_get_each_file_once() {
     let root = tempfile::tempdir().unwrap();
