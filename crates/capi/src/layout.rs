@@ -5,7 +5,7 @@ use std::{
     mem::MaybeUninit,
 };
 
-use onesweep::{LaidDirectory, LaidFigures, LaidSide, Order, ReaderOrder};
+use onesweep::{LaidDirectory, LaidFigures, LaidSide, Order, ReaderOrder, Strategy};
 
 use crate::{
     bulk_read::{Roots, or_default},
@@ -189,8 +189,9 @@ fn look_at(
     };
     let options = or_default(options);
     let (read, cancel) = options.begin();
-    // What lies in the cache now has its place on the disk all the same.
-    let read = read.order(Order::Fragment).device(false).ignore_cache(true).addresses(true);
+    // What lies in the cache now has its place on the disk all the same. How content would be read doesn't matter.
+    let read = read.order(Order::Fragment).strategy(Strategy::Unmerged).device(false);
+    let read = read.ignore_cache(true).addresses(true);
     let sweep = roots.of(read).plan()?;
     let mut sum = LaidFigures::default();
     each(sweep.errors(), |error| receiver.give_failure(&Told::of(error)))?;

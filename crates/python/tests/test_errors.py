@@ -33,7 +33,6 @@ from onesweep import _errors
         (("/",), {"large": "1G"}, ValueError, "can't wait in a budget"),
         (("/",), {"order": "sideways"}, ValueError, "unknown order"),
         (("/",), {"strategy": "none"}, ValueError, "unknown strategy"),
-        (("/",), {"strategy": "merged"}, ValueError, "device"),
         (("/",), {"reassembly": "none"}, ValueError, "unknown way of reassembly"),
         (("/",), {"reassembly": "auto", "threshold": 1}, ValueError, "leave out one"),
         (("/",), {"metadata": "none"}, ValueError, "unknown source"),
@@ -53,6 +52,13 @@ def test_arguments_that_can_not_be(arguments: tuple[Any, ...], options: dict[str
     for function in (onesweep.read, onesweep.walk, onesweep.plan, onesweep.layout, onesweep.sum, onesweep.table):
         with pytest.raises(kind, match=text):
             function(*arguments, **options)
+
+
+def test_only_devices_are_read_through_their_gaps(root: Path) -> None:
+    for function in (onesweep.read, onesweep.walk, onesweep.plan, onesweep.sum, onesweep.table):
+        with pytest.raises(ValueError, match="device"):
+            function(root, strategy="merged")
+    assert list(onesweep.layout(root, strategy="merged")) == [], "it reads nothing"
 
 
 def test_every_option_is_taken(root: Path) -> None:

@@ -54,6 +54,9 @@ def test_layout_tells_of_each_directory(root: Path, tree: dict[str, bytes]) -> N
     assert onesweep.Score(1, 4).ratio == 0.25 and onesweep.Score(0, 0).ratio is None
     with pytest.raises(ValueError, match="unknown order of reading"):
         onesweep.layout(root, "backwards")  # type: ignore[arg-type]
+    # How content would be read doesn't count, so nothing of it is an error.
+    again = onesweep.layout(root, "name", device=True, strategy="merged")
+    assert [d.path for d in again] == [d.path for d in found] and again.total == total
     with onesweep.layout(root) as some:
         next(some)
     with pytest.raises(onesweep.CancelledError):

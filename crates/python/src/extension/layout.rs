@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use onesweep::{FileError, LaidDirectory, LaidFigures, Order, ReaderOrder};
+use onesweep::{FileError, LaidDirectory, LaidFigures, Order, ReaderOrder, Strategy};
 use pyo3::{
     gc::PyVisit,
     prelude::*,
@@ -91,8 +91,9 @@ pub(crate) fn layout(
     let onerror = checked(onerror)?;
     let order: ReaderOrder = reader.map(options::parsed).transpose()?.unwrap_or(ReaderOrder::Readdir);
     let Options { read, style, disk, cancel, .. } = Options::of(paths, options)?;
-    // What lies in the cache now has its place on the disk all the same.
-    let read = read.order(Order::Fragment).device(false).ignore_cache(true).addresses(true);
+    // What lies in the cache now has its place on the disk all the same. How content would be read doesn't matter.
+    let read = read.order(Order::Fragment).strategy(Strategy::Unmerged).device(false);
+    let read = read.ignore_cache(true).addresses(true);
     let stop = cancel.clone();
     let planned = wait::interruptible(py, move || stop.cancel(), || read.plan())?;
     let sweep = planned.map_err(|error| fault::of_sweep(py, &error, style))?;
