@@ -113,3 +113,24 @@ pub(crate) fn of_service(
     }
     .raise(py)
 }
+
+/// The same error once more.
+pub(crate) fn copy_of(error: &FileError) -> FileError {
+    let again = |source: &io::Error| {
+        source.raw_os_error().map_or_else(|| io::Error::other(source.to_string()), io::Error::from_raw_os_error)
+    };
+    match error {
+        FileError::Vanished { path } => FileError::Vanished { path: path.clone() },
+        FileError::Io { path, step, source } => {
+            FileError::Io { path: path.clone(), step: step.clone(), source: again(source) }
+        }
+        FileError::NotInside { path } => FileError::NotInside { path: path.clone() },
+        FileError::Changed { path, attempts } => FileError::Changed { path: path.clone(), attempts: *attempts },
+        FileError::Loop { path } => FileError::Loop { path: path.clone() },
+        FileError::NotOneMoment { path, reason } => {
+            FileError::NotOneMoment { path: path.clone(), reason: reason.clone() }
+        }
+        FileError::Stopped { disk, source } => FileError::Stopped { disk: disk.clone(), source: again(source) },
+        other => FileError::Stopped { disk: "a disk".into(), source: io::Error::other(other.to_string()) },
+    }
+}

@@ -153,7 +153,8 @@ impl File {
     }
 
     fn not_read(&self, py: Python<'_>, error: &io::Error) -> PyErr {
-        fault::of_content(py, self.held(py).swept.path(), self.style, error)
+        let path = self.held(py).swept.path().to_owned();
+        fault::of_content(py, &path, self.style, error)
     }
 
     /// Reads what was there when it was looked at, in parts and without the lock of Python. Who finds less meets a change.
@@ -179,8 +180,12 @@ impl File {
             return Ok(());
         }
         self.birth.check()?;
-        let held = self.held(py);
-        if held.has_content() { Ok(()) } else { Err(fault::no_content(py, held.swept.path(), self.style)) }
+        // An exception is made by code of Python, in which a signal handler may look at this file.
+        let none_of = {
+            let held = self.held(py);
+            (!held.has_content()).then(|| held.swept.path().to_owned())
+        };
+        none_of.map_or(Ok(()), |path| Err(fault::no_content(py, &path, self.style)))
     }
 
     fn held_bytes(&self, py: Python<'_>) -> bool {
@@ -378,7 +383,17 @@ impl File {
 pub(crate) struct Chunks {
     file: Py<File>,
     size: usize,
+    /// Where the next one begins.
     at: Mutex<u64>,
+}
+
+impl Chunks {
+    /// Goes to another place; gives the one before.
+    fn move_to(&self, py: Python<'_>, place: impl FnOnce(u64) -> u64) -> u64 {
+        let mut at = self.at.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
+        let next = place(*at);
+        std::mem::replace(&mut *at, next)
+    }
 }
 
 #[pymethods]
@@ -388,9 +403,12 @@ impl Chunks {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let mut at = self.at.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner);
-        let chunk = self.file.get().pread(py, self.size, *at)?;
-        *at += chunk.as_bytes().len() as u64;
+        // Without the lock while it reads, since a signal handler may ask for the next one then.
+        let at = self.move_to(py, |at| at.saturating_add(self.size as u64));
+        let chunk = self.file.get().pread(py, self.size, at).inspect_err(|_| {
+            // It is read by who asks again, unless somebody has the one behind it.
+            self.move_to(py, |next| if next == at.saturating_add(self.size as u64) { at } else { next });
+        })?;
         Ok((!chunk.as_bytes().is_empty()).then_some(chunk))
     }
 }

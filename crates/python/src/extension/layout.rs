@@ -100,7 +100,7 @@ pub(crate) fn layout(
     let thrown = cancel.clone();
     let produced = Produced::by(move |sender| {
         // Errors are of the plan, which stays with the directories; they are told by what they say.
-        let errors = sweep.errors().map(copy_of).map(Err);
+        let errors = sweep.errors().map(fault::copy_of).map(Err);
         let directories = sweep.directories(order).map(|mut laid| {
             let figures = laid.figures(&disk);
             laid.files = Vec::new();
@@ -110,24 +110,4 @@ pub(crate) fn layout(
         let _ = errors.chain(directories).all(|item| !thrown.is_cancelled() && sender.send(item).is_ok());
     })?;
     Ok(Directories { stream: Stream::new(produced, cancel), style, onerror, total: Mutex::default() })
-}
-
-/// The same error once more.
-fn copy_of(error: &FileError) -> FileError {
-    match error {
-        FileError::Vanished { path } => FileError::Vanished { path: path.clone() },
-        FileError::Io { path, step, source } => {
-            let source = source
-                .raw_os_error()
-                .map_or_else(|| std::io::Error::other(source.to_string()), std::io::Error::from_raw_os_error);
-            FileError::Io { path: path.clone(), step: step.clone(), source }
-        }
-        FileError::NotInside { path } => FileError::NotInside { path: path.clone() },
-        FileError::Changed { path, attempts } => FileError::Changed { path: path.clone(), attempts: *attempts },
-        FileError::Loop { path } => FileError::Loop { path: path.clone() },
-        FileError::NotOneMoment { path, reason } => {
-            FileError::NotOneMoment { path: path.clone(), reason: reason.clone() }
-        }
-        other => FileError::Stopped { disk: "a disk".into(), source: std::io::Error::other(other.to_string()) },
-    }
 }

@@ -98,10 +98,9 @@ impl Plan {
 
     #[getter]
     fn errors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut sweep = self.lock(py)?;
-        let sweep = sweep.as_mut().ok_or_else(used)?;
-        let all: Vec<_> = sweep.errors().map(|error| fault::of_file(py, error, self.style).into_value(py)).collect();
-        PyList::new(py, all)
+        // Exceptions are made by code of Python, in which a signal handler may come to this plan.
+        let errors: Vec<_> = self.look(py, |sweep| sweep.errors().map(fault::copy_of).collect())?;
+        PyList::new(py, errors.iter().map(|error| fault::of_file(py, error, self.style).into_value(py)))
     }
 
     #[getter]

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError, Weak};
 
-use onesweep::{Cancel, FileError, Files, Summary, SweepError};
+use onesweep::{Cancel, FileError, Files, SweepError, Tally};
 use pyo3::{
     gc::PyVisit,
     prelude::*,
@@ -26,8 +26,8 @@ pub(crate) struct Reader {
     style: Style,
     onerror: Option<Py<PyAny>>,
     lent: Mutex<Register>,
-    /// What it had done when it was closed.
-    done: Mutex<Option<Summary>>,
+    /// What is done so far, beside the stream, which is somebody's for as long as that one waits.
+    tally: Tally,
 }
 
 /// Files that Python may still have, whose content counts against the budget.
@@ -50,8 +50,8 @@ impl Register {
 
 impl Reader {
     pub(crate) fn new(files: Files, cancel: Cancel, style: Style, onerror: Option<Py<PyAny>>) -> Self {
-        let stream = Stream::new(files, cancel);
-        Self { stream, style, onerror, lent: Mutex::default(), done: Mutex::default() }
+        let tally = files.tally();
+        Self { stream: Stream::new(files, cancel), style, onerror, lent: Mutex::default(), tally }
     }
 
     /// What Python keeps is Python's own once the sweep can't go on without its memory. A loop keeps the last file while it asks
@@ -96,16 +96,14 @@ impl Reader {
 
     fn close(&self, py: Python<'_>) {
         if let Some(files) = self.stream.close(py) {
-            *self.done.lock().unwrap_or_else(PoisonError::into_inner) = Some(files.summary());
             drop_aside(files);
         }
     }
 
     #[getter]
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let now = self.stream.look(py, Files::summary)?;
-        let done = || self.done.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        record::summary(py, &now.or_else(done).unwrap_or_default())
+        self.stream.check()?;
+        record::summary(py, &self.tally.summary())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), pyo3::gc::PyTraverseError> {

@@ -108,6 +108,9 @@ pub(crate) struct Stream<S: Source> {
     birth: Birth,
 }
 
+/// It was closed before everything was handed over.
+struct Closed;
+
 impl<S: Source> Stream<S> {
     pub(crate) fn new(source: S, cancel: Cancel) -> Self {
         let (is_closed, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -122,27 +125,36 @@ impl<S: Source> Stream<S> {
     /// The next item; `None` at the end. Waits without the lock of Python, and as long as no signal handler raises.
     pub(crate) fn next(&self, py: Python<'_>) -> PyResult<Option<S::Item>> {
         loop {
-            // Between two waits others come to it: who closes it, who wants to know how far it is.
-            let mut source = self.lock(py)?;
-            if self.is_over.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            if self.is_closed.load(Ordering::Relaxed) {
-                return Err(fault::cancelled(py));
-            }
-            let Some(source) = source.as_mut() else { return Ok(None) };
-            if let Some(item) = source.at_hand() {
-                return Ok(Some(item));
-            }
-            match py.detach(|| source.within(PATIENCE)) {
-                Poll::Ready(None) if self.is_closed.load(Ordering::Relaxed) => return Err(fault::cancelled(py)),
-                Poll::Ready(item) => {
-                    self.is_over.fetch_or(item.is_none(), Ordering::Relaxed);
-                    return Ok(item);
-                }
+            match self.turn(py)? {
+                Poll::Ready(Ok(item)) => return Ok(item),
+                Poll::Ready(Err(Closed)) => return Err(fault::cancelled(py)),
+                // A handler may close what is waited for, or ask for the next one itself.
                 Poll::Pending => py.check_signals()?,
             }
         }
+    }
+
+    /// What `next` does between two looks at signals. It has the source to itself, so no code of Python may run in it.
+    fn turn(&self, py: Python<'_>) -> PyResult<Poll<Result<Option<S::Item>, Closed>>> {
+        let mut source = self.lock(py)?;
+        if self.is_over.load(Ordering::Relaxed) {
+            return Ok(Poll::Ready(Ok(None)));
+        }
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Ok(Poll::Ready(Err(Closed)));
+        }
+        let Some(source) = source.as_mut() else { return Ok(Poll::Ready(Ok(None))) };
+        if let Some(item) = source.at_hand() {
+            return Ok(Poll::Ready(Ok(Some(item))));
+        }
+        Ok(match py.detach(|| source.within(PATIENCE)) {
+            Poll::Ready(None) if self.is_closed.load(Ordering::Relaxed) => Poll::Ready(Err(Closed)),
+            Poll::Ready(item) => {
+                self.is_over.fetch_or(item.is_none(), Ordering::Relaxed);
+                Poll::Ready(Ok(item))
+            }
+            Poll::Pending => Poll::Pending,
+        })
     }
 
     /// Ends it and waits until it has ended. In a child of a fork it does nothing.
@@ -157,9 +169,9 @@ impl<S: Source> Stream<S> {
         self.lock(py).ok()?.take()
     }
 
-    /// Looks at the source, if it isn't closed.
-    pub(crate) fn look<T>(&self, py: Python<'_>, look: impl FnOnce(&S) -> T) -> PyResult<Option<T>> {
-        Ok(self.lock(py)?.as_ref().map(look))
+    /// Fails in a child of a fork.
+    pub(crate) fn check(&self) -> PyResult<()> {
+        self.birth.check()
     }
 }
 
