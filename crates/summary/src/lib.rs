@@ -21,6 +21,7 @@ pub mod links;
 mod lost_names;
 mod mixing;
 pub mod moment;
+pub mod mounted;
 mod mounts;
 mod names;
 pub mod nodes;

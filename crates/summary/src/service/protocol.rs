@@ -6,6 +6,7 @@
 
 use std::ops::AddAssign;
 
+use onesweep_sys::files::{EntryType, Stat};
 use serde::{Deserialize, Serialize};
 
 use super::breakdown::Breakdown;
@@ -296,6 +297,21 @@ impl Figures {
             files: sums.files,
             directories: sums.directories,
             others: sums.others,
+        }
+    }
+
+    /// Of one inode by itself.
+    pub fn of_inode(stat: &Stat) -> Figures {
+        let allocated = stat.blocks as i64 * BLOCK_BYTES;
+        // What it frees depends on where its other names are.
+        let freed = if stat.nlink > 1 { 0 } else { allocated };
+        let size = stat.size as i64;
+        match stat.file_type() {
+            EntryType::Dir => {
+                Figures { directory_bytes: size, directories: 1, allocated, freed: allocated, ..Figures::default() }
+            }
+            EntryType::File => Figures { bytes: size, files: 1, allocated, freed, ..Figures::default() },
+            _ => Figures { bytes: size, others: 1, allocated, freed, ..Figures::default() },
         }
     }
 

@@ -10,6 +10,7 @@ use std::{
 use onesweep::Filter;
 use onesweep_layout::MountTable;
 use onesweep_summary::{
+    mounted::mounted_below,
     service::{
         client::Client,
         patience::Patience,
@@ -426,29 +427,11 @@ impl Du<'_> {
         Ok(Measured { lines: lines(path.as_os_str().as_bytes(), rows), leads_out: seen.leads_out })
     }
 
-    /// File systems that are mounted below: the server tells of each by itself.
+    /// File systems that are mounted below: the server tells of each by itself. GNU du comes to them by listing what is above, and the
+    /// answer says of what it could not list.
     fn add_mounts(&mut self, path: &Path, depth: u32, into: &mut Measured) -> Result<(), Failure> {
-        let Ok(real) = std::fs::canonicalize(path) else { return Ok(()) };
-        let mounts = MountTable::read_or_say().map_err(|error| Failure::told(message::why(&error)))?;
-        let mut points: Vec<PathBuf> = mounts
-            .below(&real)
-            .filter_map(|mount| mount.mount_point.strip_prefix(&real).ok().map(Path::to_owned))
-            .filter(|below| !below.as_os_str().is_empty())
-            .collect();
-        points.sort();
-        points.dedup();
-        let mut outermost: Vec<PathBuf> = Vec::new();
-        for point in points {
-            // What is mounted further in belongs to that one.
-            if !outermost.iter().any(|outer| point.starts_with(outer)) {
-                outermost.push(point);
-            }
-        }
-        for below in outermost {
-            // GNU du comes to it by listing what is above, and the answer says of that why it didn't.
-            if above(path, &below).any(|above| is_closed(&above)) {
-                continue;
-            }
+        let places = mounted_below(path).map_err(|error| Failure::told(message::why(&error)))?;
+        for below in places {
             let steps = below.components().count() as u32;
             let shown = path.join(&below);
             let Some(Measured { lines: found, leads_out }) = self.measure(&shown, depth.saturating_sub(steps))? else {
@@ -468,15 +451,6 @@ impl Du<'_> {
         }
         Ok(())
     }
-}
-
-/// The directories from `path` on that lead to `below`.
-fn above(path: &Path, below: &Path) -> impl Iterator<Item = PathBuf> {
-    below.ancestors().skip(1).map(|above| path.join(above))
-}
-
-fn is_closed(directory: &Path) -> bool {
-    files::open_dir(directory).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn freshness(args: &DuArgs) -> Freshness {
@@ -561,7 +535,7 @@ fn write_line(
 }
 
 fn row_of_file(stat: &files::Stat) -> Row {
-    let figures = single::figures(stat);
+    let figures = Figures::of_inode(stat);
     let name = onesweep_summary::service::protocol::Name::of(b"");
     Row { name, depth: 0, total: figures, own: figures, newest: Some(stat.mtime.secs), largest: None, past: None }
 }

@@ -109,7 +109,8 @@ impl<'a> Walker<'a> {
         let follow = self.rules.follow || self.rules.follow_named;
         let stat = files::statx_at(files::CURRENT_DIR, path, !follow)?;
         if stat.file_type() != EntryType::Dir {
-            let line = Line { path: shown, total: figures(&stat), own: figures(&stat), time: self.time(&stat) };
+            let figures = Figures::of_inode(&stat);
+            let line = Line { path: shown, total: figures, own: figures, time: self.time(&stat) };
             return Ok(Some(Vec::from_iter(self.counts(&stat).then_some(line))));
         }
         Ok(self.read(shown, stat, complain).map(|directories| self.tell(&directories)))
@@ -215,7 +216,7 @@ impl<'a> Walker<'a> {
                 return None;
             }
             let time = walker.time(stat);
-            Some(Told { directory, next: 0, path, own: figures(stat), below: Figures::default(), time })
+            Some(Told { directory, next: 0, path, own: Figures::of_inode(stat), below: Figures::default(), time })
         };
         told.extend(enter(self, 0, directories[0].path.clone(), &mut is_told));
         while let Some(at) = told.last_mut() {
@@ -237,7 +238,7 @@ impl<'a> Walker<'a> {
             if let Some(directory) = entry.directory {
                 told.extend(enter(self, directory, path, &mut is_told));
             } else if self.counts(&entry.stat) {
-                let (figures, time) = (figures(&entry.stat), self.time(&entry.stat));
+                let (figures, time) = (Figures::of_inode(&entry.stat), self.time(&entry.stat));
                 at.own += &figures;
                 at.time = at.time.max(time);
                 if self.rules.all && told.len() as u32 <= self.rules.depth {
@@ -252,18 +253,4 @@ impl<'a> Walker<'a> {
 fn below(path: &[u8], name: &[u8]) -> Vec<u8> {
     let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
     [path, slash, name].concat()
-}
-
-pub(super) fn figures(stat: &Stat) -> Figures {
-    let allocated = stat.blocks as i64 * 512;
-    // What it frees depends on where its other names are.
-    let freed = if stat.nlink > 1 { 0 } else { allocated };
-    let size = stat.size as i64;
-    match stat.file_type() {
-        EntryType::Dir => {
-            Figures { directory_bytes: size, directories: 1, allocated, freed: allocated, ..Figures::default() }
-        }
-        EntryType::File => Figures { bytes: size, files: 1, allocated, freed, ..Figures::default() },
-        _ => Figures { bytes: size, others: 1, allocated, freed, ..Figures::default() },
-    }
 }
