@@ -1024,8 +1024,9 @@ onesweep_error onesweep_service_connect(const char *socket,
 // Ends a connection. NULL is ignored.
 void onesweep_service_free(struct onesweep_service *service);
 
-// What a directory comes to with all below: the figures of `du`, as this user may see them, without a crawl. `freshness` is one
-// of the ONESWEEP_FRESHNESS_ constants.
+// What a directory comes to with all below: the figures of `du`, as this user may see them, without a crawl. What is mounted
+// below isn't in it, so it has to be asked for by itself; other subvolumes of a btrfs are. `freshness` is one of the
+// ONESWEEP_FRESHNESS_ constants.
 //
 // Errors: ARGUMENT; ROOT when the directory can't be opened; NOT_TRACKED, DENIED, REFUSED; CONNECTION.
 //

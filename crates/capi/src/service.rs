@@ -176,8 +176,9 @@ pub extern "C" fn onesweep_service_free(service: Option<Box<Service>>) {
     look((), || drop(service));
 }
 
-/// What a directory comes to with all below: the figures of `du`, as this user may see them, without a crawl. `freshness` is one
-/// of the ONESWEEP_FRESHNESS_ constants.
+/// What a directory comes to with all below: the figures of `du`, as this user may see them, without a crawl. What is mounted
+/// below isn't in it, so it has to be asked for by itself; other subvolumes of a btrfs are. `freshness` is one of the
+/// ONESWEEP_FRESHNESS_ constants.
 ///
 /// Errors: ARGUMENT; ROOT when the directory can't be opened; NOT_TRACKED, DENIED, REFUSED; CONNECTION.
 ///
