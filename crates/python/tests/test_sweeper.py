@@ -6,7 +6,9 @@ import gc
 import multiprocessing
 import os
 import random
+import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -18,7 +20,7 @@ from typing import Any
 
 import onesweep
 import pytest
-from onesweep import _ahead, _onesweep
+from onesweep import _ahead, _onesweep, _shares
 from onesweep._ahead import Ahead
 from onesweep._rounds import Rounds
 from onesweep._sweeper import Task
@@ -159,6 +161,74 @@ def test_failures_come_to_who_asks(root: Path, tree: dict[str, bytes]) -> None:
         list(files([gone], Place(0, 1, 0, 2), 0, Rounds(), "key", told.append, {}))
     with pytest.raises(ValueError, match="no size"):
         list(files([str(root)], Place(0, 1, 0, 2), 0, Rounds(), "key", None, {"budget": "many"}))
+
+
+def linked(root: Path) -> tuple[Iterator[onesweep.File[str]], list[onesweep.Error], list[onesweep.File[str]]]:
+    """What one worker has, as far as the first names of a file with three names and of one with two; and what it is told."""
+    (root / "a").write_bytes(b"of three")
+    os.link(root / "a", root / "b")
+    os.link(root / "a", root / "c")
+    (root / "d").write_bytes(b"of two")
+    os.link(root / "d", root / "e")
+    told: list[onesweep.Error] = []
+    found = files([str(root)], Place(0, 1, 0, 1), 0, None, "", told.append, {})
+    firsts = sorted((next(found), next(found)), key=lambda file: -len(file.links))
+    return found, told, firsts
+
+
+def test_a_further_name_may_vanish_before_it_is_read(root: Path) -> None:
+    found, told, (three, two) = linked(root)
+    gone, stays = three.links
+    os.unlink(gone)
+    assert sorted(file.path for file in found) == sorted([stays, *two.links])
+    assert [error.filename for error in told] == [gone]
+    assert isinstance(told[0], FileNotFoundError)
+
+
+def test_all_further_names_may_vanish(root: Path) -> None:
+    found, told, firsts = linked(root)
+    gone = [name for file in firsts for name in file.links]
+    for name in gone:
+        os.unlink(name)
+    assert not list(found) and sorted(str(error.filename) for error in told) == sorted(gone)
+
+
+def test_a_further_name_that_is_a_directory_by_then_is_not_swept(root: Path) -> None:
+    found, told, (three, two) = linked(root)
+    (name,) = two.links
+    os.unlink(name)
+    os.mkdir(name)
+    Path(name, "inside").write_bytes(b"was never a name of a file")
+    assert sorted(file.path for file in found) == sorted(three.links)
+
+
+def test_further_names_come_once_each_with_their_content(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_shares, "_FILES_MAX", 5)
+    expected = {}
+    for n in range(20):
+        for link in range(n % 7 + 1):
+            path = root / f"d{link % 3}" / f"f{n}-{link}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"%d" % n) if link == 0 else os.link(root / f"d0/f{n}-0", path)
+            expected[str(path)] = b"%d" % n
+    found = [(file.path, bytes(file.data)) for file in files([str(root)], Place(0, 1, 0, 1), 0, None, "", None, {})]
+    assert sorted(found) == sorted(expected.items())
+
+
+def test_further_names_in_an_image_are_read_there(root: Path, tmp_path: Path) -> None:
+    (root / "a").write_bytes(b"of three")
+    os.link(root / "a", root / "b")
+    os.link(root / "a", root / "c")
+    image = tmp_path / "disk.img"
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    path = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
+    mkfs = shutil.which("mkfs.ext4", path=path)
+    if mkfs is None:
+        pytest.skip("there is no mkfs.ext4")
+    subprocess.run([mkfs, "-q", "-F", "-d", root, image], check=True)
+    found = files([str(image)], Place(0, 1, 0, 1), 0, None, "", None, {"metadata": "auto"})
+    assert {file.path: bytes(file.data) for file in found} == {f"{image}:/{name}": b"of three" for name in "abc"}
 
 
 def test_its_memory_is_that_of_one_sweep(root: Path) -> None:

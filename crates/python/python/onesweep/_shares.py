@@ -73,24 +73,46 @@ def every_name(reader: Reader[str], onerror: Callable[[Error], object] | None, o
     """What a sweep gives, and after that the further names of its files, each as a file."""
     names: list[str] = []
     with reader:
-        for file in reader:
-            names += file.links
-            if file.linked_to is None:
-                yield file
-            else:
-                names.append(file.path)
-    # In one call they would be one file again.
-    for name in names:
-        with _onesweep.read([name], onerror=onerror, **options) as found:
-            yield from found
+        yield from _firsts(reader, names)
+    # Names of one file that are read together are one file again, so each round gives the next name of each.
+    while names:
+        further: list[str] = []
+        for start in range(0, len(names), _FILES_MAX):
+            some = names[start : start + _FILES_MAX]
+            inside = {name for name in some if _is_in_image(name, options)}
+            for in_images in (False, True):
+                alike = [name for name in some if (name in inside) == in_images]
+                yield from _firsts(read(alike, onerror, options, in_images=in_images), further)
+        names = further
 
 
-def read(paths: list[str], onerror: Callable[[Error], object] | None, options: Options) -> Iterator[File[str]]:
+def _is_in_image(name: str, options: Options) -> bool:
+    """Whether it is that of a file in an image (``disk.img:/home/file``), which has no such path."""
+    return ":/" in name and not os.path.lexists(os.path.join(os.fsdecode(options.get("base") or ""), name))
+
+
+def _firsts(found: Iterable[File[str]], names: list[str]) -> Iterator[File[str]]:
+    """Each file by its first name; the others go to ``names``."""
+    for file in found:
+        names += file.links
+        if file.linked_to is None:
+            yield file
+        else:
+            names.append(file.path)
+
+
+def read(
+    paths: list[str], onerror: Callable[[Error], object] | None, options: Options, *, in_images: bool = False
+) -> Iterator[File[str]]:
     """Files of a share in the order of the disk. What was a file when it was planned is read as nothing else:
     not as the image of a disk, nor as the directory that may be there now."""
-    walked: Options = {**options, "metadata": "walk", "recursive": False}
+    if not paths:
+        return
+    alone: Options = {**options, "recursive": False}
+    if not in_images:
+        alone["metadata"] = "walk"
     try:
-        reader = _onesweep.read(paths, onerror=onerror, **walked)
+        reader = _onesweep.read(paths, onerror=onerror, **alone)
     except RootError as error:
         if onerror is None:
             raise
@@ -99,7 +121,7 @@ def read(paths: list[str], onerror: Callable[[Error], object] | None, options: O
             onerror(error)
             return
         for path in paths:
-            yield from read([path], onerror, options)
+            yield from read([path], onerror, options, in_images=in_images)
         return
     with reader:
         yield from reader
