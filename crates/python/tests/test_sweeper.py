@@ -231,6 +231,36 @@ def test_further_names_in_an_image_are_read_there(root: Path, tmp_path: Path) ->
     assert {file.path: bytes(file.data) for file in found} == {f"{image}:/{name}": b"of three" for name in "abc"}
 
 
+BREAKS = """
+from onesweep import _shares
+
+every_name = _shares.every_name
+
+class Panic(BaseException):
+    pass
+
+def breaks(*given):
+    for n, file in enumerate(every_name(*given)):
+        if n == 20:
+            raise Panic("a fault of the library's")
+        yield file
+
+_shares.every_name = breaks
+"""
+
+
+def test_a_sweep_that_ends_by_a_fault_is_an_error_and_no_end(
+    root: Path, tree: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A panic of the library's comes as an exception that is no ``Exception``."""
+    (tmp_path / "sitecustomize.py").write_text(BREAKS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = files([str(root)], Place(0, 1, 0, 2), 0, Rounds(), "key", None, {})
+    with pytest.raises(ChildProcessError, match="has ended before"):
+        list(found)
+    assert "a fault of the library's" in capfd.readouterr().err
+
+
 def test_its_memory_is_that_of_one_sweep(root: Path) -> None:
     """Files that wait in its hands count, so that those who are slow don't make it take more."""
     rng = random.Random(3)

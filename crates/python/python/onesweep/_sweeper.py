@@ -15,6 +15,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -57,8 +58,17 @@ def _sweep(reader: Reader[str], told: Callable[[Error], None], options: Options,
             ahead.put(file)
     except Exception as error:
         ahead.put(("raised", error))
-    finally:
-        ahead.end()
+    ahead.end()
+
+
+def _sweep_or_die(reader: Reader[str], told: Callable[[Error], None], options: Options, ahead: Ahead) -> None:
+    """What can't be handed over, as a panic of the library's, ends the process, which workers take for no end of the sweep."""
+    try:
+        _sweep(reader, told, options, ahead)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 class _Clients:
@@ -195,7 +205,7 @@ def main(listening: int, over: int) -> None:
     if reader is None:
         return
     options: Options = {**task.options, "part": None}
-    threading.Thread(target=_sweep, args=(reader, told, options, ahead), daemon=True).start()
+    threading.Thread(target=_sweep_or_die, args=(reader, told, options, ahead), daemon=True).start()
     if _Clients(listener, come, ahead, task.workers).serve():
         os.pwrite(over, OVER, 0)
     sys.stderr.flush()
