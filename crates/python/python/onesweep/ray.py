@@ -258,7 +258,9 @@ class _Disk(Datasource):  # type: ignore[misc]
         ]
 
     def _metadata(self, share: Share) -> BlockMetadata:
-        rows = share.files if self._work.schema is not None else None
+        # Of what others make of a file or of a failure, nobody knows how many rows it is.
+        is_one_each = self._work.schema is not None and self._work.onerror is failure
+        rows = share.files if is_one_each else None
         return BlockMetadata(num_rows=rows, size_bytes=share.size, input_files=None, exec_stats=None)
 
 

@@ -10,6 +10,7 @@ import tarfile
 import threading
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import onesweep
@@ -99,6 +100,7 @@ def test_what_fails_is_a_row_or_ends_the_job(fleet: Fleet, trees: dict[tuple[str
     strict = onesweep.ray.read(fleet.disk, where_it_runs, on=["a"])
     told = onesweep.ray.read(fleet.disk, where_it_runs, on=["a"], onerror=lambda error: {"path": error.filename, "node": type(error).__name__})
     beyond = onesweep.ray.read(fleet.disk, on=["a"], onerror=lambda error: {"path": error.filename, "kind": type(error).__name__})
+    silent = onesweep.ray.read(fleet.disk, on=["a"], onerror=nothing)
     gone = fleet.files("a") / "d0"
     lost = {str(fleet.disk / path.relative_to(fleet.files("a"))) for path in gone.iterdir()}
     shutil.rmtree(gone)
@@ -109,9 +111,38 @@ def test_what_fails_is_a_row_or_ends_the_job(fleet: Fleet, trees: dict[tuple[str
     with pytest.raises(Exception, match="No such file"):
         strict.take_all()
     assert {row["path"] for row in told.take_all() if len(row["node"]) < 30} == lost
+    assert silent.count() == len(silent.take_all()) == len(by_path) - len(lost)
     with pytest.raises(Exception, match="onerror makes kind, which the rows of files don't have"):
         beyond.take_all()
     (fleet.files("a") / name).unlink()
+
+
+def nothing(error: onesweep.Error) -> None:
+    """Makes no row of a failure."""
+
+
+@pytest.mark.parametrize(
+    ("per_file", "onerror", "rows"),
+    [
+        ([], {}, 7),
+        ([], {"onerror": onesweep.ray.failure}, 7),
+        ([], {"onerror": nothing}, None),
+        ([where_it_runs], {}, None),
+        ([where_it_runs], {"onerror": nothing}, None),
+    ],
+)
+def test_rows_are_told_ahead_where_each_file_is_one(
+    per_file: list[Any], onerror: dict[str, Any], rows: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray adds them up for `count`, and reads nothing then. No cluster is needed for that."""
+    share = onesweep.ray.Share("a", "sda", 0, 1, 7, 700, b"", {})
+    disk = onesweep.ray._DiskShares(True, [share])
+    monkeypatch.setattr(onesweep.ray, "_chosen", lambda on: [onesweep.ray.Holder("a", None)])
+    monkeypatch.setattr(onesweep.ray, "_plan", SimpleNamespace(options=lambda **_: SimpleNamespace(remote=lambda *_: ([disk], []))))
+    monkeypatch.setattr(onesweep.ray.ray, "get", lambda planned: planned)
+    monkeypatch.setattr(onesweep.ray, "_read_datasource", lambda source, *_: source)
+    source: Any = onesweep.ray.read("/srv", *per_file, **onerror)
+    assert [task.metadata.num_rows for task in source.get_read_tasks(1)] == [rows]
 
 
 def test_holders_are_named_and_missing_ones_told(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
