@@ -10,6 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class StandIn:
     """A server that answers by the name of the directory."""
 
     def __init__(self, path: Path) -> None:
-        self.asked: list[str] = []
+        self.questions: list[dict[str, Any]] = []
         self.is_asked = threading.Event()
         self.path = path
         self.socket = socket.socket(socket.AF_UNIX)
@@ -54,22 +55,29 @@ class StandIn:
             except OSError:
                 return
             with connection:
-                self.answer(connection)
+                while self.answer(connection):
+                    pass
 
-    def answer(self, connection: socket.socket) -> None:
+    def answer(self, connection: socket.socket) -> bool:
+        """Answers one question; false at the end."""
         said, fds, _, _ = socket.recv_fds(connection, 65536, 1)
         if not fds:
-            return
+            return False
         name = Path(os.readlink(f"/proc/self/fd/{fds[0]}")).name
         os.close(fds[0])
-        self.asked.append(json.loads(said)["freshness"])
+        self.questions.append(json.loads(said) | {"name": name})
         self.is_asked.set()
         if name == "never":
             connection.recv(1)  # until the asker goes
         elif name == "nonsense":
             connection.sendall(b"what?\n")
-        else:
-            connection.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in ANSWERS.get(name, [])))
+        elif name in ANSWERS:
+            connection.sendall(b"".join(json.dumps(line).encode() + b"\n" for line in ANSWERS[name]))
+            return True
+        return False
+
+    def asked(self, what: str) -> list[Any]:
+        return [question.get(what) for question in self.questions]
 
     def end(self) -> None:
         self.socket.shutdown(socket.SHUT_RDWR)
@@ -92,7 +100,7 @@ def test_a_server_is_asked(root: Path, server: StandIn, monkeypatch: pytest.Monk
         assert told.source == "server" and told.is_exact and not told.is_partial
         assert told.total == onesweep.Totals(**figures(1000)) and told.own == onesweep.Totals(**figures(2000))
         assert (told.newest, told.largest, told.harvested_at, told.unreadable) == (7, 8, 9, 10)
-    assert server.asked == ["exact", "cached", "synced"]
+    assert server.asked("freshness") == ["exact", "cached", "synced"]
     monkeypatch.setenv("ONESWEEP_SOCKET", str(server.path))
     told = onesweep.du(root / "partial")
     assert told.source == "server" and told.is_partial and not told.is_exact
@@ -107,7 +115,7 @@ def test_what_a_server_does_not_track_is_walked(root: Path, server: StandIn, nam
     assert raised.value.filename == str(root / name)
     monkeypatch.setenv("ONESWEEP_SOCKET", str(server.path))
     assert onesweep.du(root / name).source == "walk"
-    assert len(server.asked) == 2
+    assert len(server.questions) == 2
 
 
 @pytest.mark.parametrize(
@@ -119,6 +127,72 @@ def test_a_server_that_fails_is_told(root: Path, server: StandIn, name: str, tex
     with pytest.raises(onesweep.ServiceError, match=text) as raised:
         onesweep.du(root / name, socket=server.path)
     assert raised.value.filename == str(root / name)
+
+
+@pytest.mark.parametrize("name", ["fails", "nonsense", "ends", "without"])
+def test_where_the_usual_server_fails_it_is_walked(root: Path, server: StandIn, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / name).mkdir()
+    (root / name / "file").write_bytes(b"1" * 5000)
+    monkeypatch.setenv("ONESWEEP_SOCKET", str(server.path))
+    told = onesweep.du(root / name)
+    assert (told.source, told.total.bytes) == ("walk", 5000) and server.asked("name") == [name]
+
+
+BYTES = 1_000_000
+
+
+@contextmanager
+def mounted(top: Path, *names: str) -> Iterator[None]:
+    """File systems in these directories, each with a file, and one of those files on another file."""
+    with ExitStack() as stack:
+
+        def mount(at: Path, *how: Any) -> None:
+            subprocess.run(["mount", *how, at], check=True)
+            stack.callback(subprocess.run, ["umount", at], check=True)
+
+        for name in names:
+            (top / name).mkdir(parents=True)
+            mount(top / name, "-t", "tmpfs", "none")
+            (top / name / "file").write_bytes(b"1" * BYTES)
+        (top / "covered").write_bytes(b"")
+        mount(top / "covered", "--bind", top / names[0] / "file")
+        yield
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+@pytest.mark.parametrize("last", ["ends", "denied"])
+def test_what_is_mounted_below_counts_as_in_a_walk(root: Path, server: StandIn, last: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server tells of each file system by itself. What it doesn't track is walked, with what is mounted in that."""
+    top = root / "answers"
+    top.mkdir()
+    # One that was named may not fail.
+    named: dict[str, Any] = {"socket": server.path} if last == "denied" else {}
+    monkeypatch.setenv("ONESWEEP_SOCKET", str(server.path))
+    with mounted(top, "a/untracked", "a/untracked/in", "b/answers", f"c/{last}"):
+        told = onesweep.du(top, **named)
+        assert server.asked("name") == ["answers", "untracked", "answers", last] and not any(server.asked("one_file_system"))
+        server.questions.clear()
+        alone = onesweep.du(top, one_file_system=True, **named)
+        assert server.asked("one_file_system") == [True]
+        monkeypatch.setenv("ONESWEEP_SOCKET", str(root / "nowhere"))
+        walked = onesweep.du(top)
+    one, two = figures(1000), figures(2000)
+    assert alone.total == onesweep.Totals(**one) and alone.own == told.own == onesweep.Totals(**two)
+    # Two file systems, and a file on another one.
+    assert (told.total.bytes, told.total.files) == (2 * one["bytes"] + 4 * BYTES, 2 * one["files"] + 4)
+    assert (told.source, told.is_exact, told.is_partial) == ("server", True, False)
+    assert (told.largest, told.harvested_at, told.unreadable) == (BYTES, 9, 20) and told.newest == walked.newest
+    # There the server doesn't say what it says of the others.
+    assert (walked.total.bytes, walked.total.files) == (5 * BYTES, 5)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+def test_what_is_left_out_below_is_left_out_above(root: Path, server: StandIn) -> None:
+    top = root / "answers"
+    top.mkdir()
+    with mounted(top, "partial"):
+        told = onesweep.du(top, socket=server.path)
+    assert told.is_partial and not told.is_exact and told.total.freed == told.own.freed == 0
 
 
 def test_ctrl_c_ends_a_question(root: Path, server: StandIn) -> None:
@@ -134,6 +208,51 @@ def test_ctrl_c_ends_a_question(root: Path, server: StandIn) -> None:
     with pytest.raises(KeyboardInterrupt):
         onesweep.du(root / "never", socket=server.path)
     sender.join()
+
+
+def test_ctrl_c_before_the_question_ends_it(root: Path, tmp_path: Path) -> None:
+    """It comes while the server takes nobody, so that there is nothing yet that it could shut down."""
+    (root / "never").mkdir()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "socket"))
+    listener.listen(0)
+    with listener, socket.socket(socket.AF_UNIX) as first:
+        # With this one all places are taken.
+        first.connect(str(tmp_path / "socket"))
+        is_interrupted = threading.Event()
+        has_gone: list[bool] = []
+
+        def interrupted(number: int, frame: object) -> None:
+            is_interrupted.set()
+            raise KeyboardInterrupt
+
+        def serve() -> None:
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGINT)
+            is_interrupted.wait()
+            # Until that is heeded.
+            time.sleep(0.3)
+            listener.accept()[0].close()
+            asker, _ = listener.accept()
+            with asker:
+                asker.settimeout(60)
+                try:
+                    while asker.recv(65536):
+                        pass
+                    has_gone.append(True)
+                except TimeoutError:
+                    has_gone.append(False)
+
+        before = signal.signal(signal.SIGINT, interrupted)
+        server = threading.Thread(target=serve)
+        server.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                onesweep.du(root / "never", socket=tmp_path / "socket")
+        finally:
+            signal.signal(signal.SIGINT, before)
+            server.join()
+        assert has_gone == [True], "it asks on, and would wait for an answer"
 
 
 def du_of(path: Path) -> tuple[int, int]:

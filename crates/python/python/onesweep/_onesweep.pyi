@@ -264,7 +264,8 @@ def du(
     one_file_system: bool = False,
 ) -> DirectoryTotals[str]:
     """What a directory comes to: asked of `onesweep serve` without a crawl, else walked. With a socket named, that server has to
-    answer: ServiceError."""
+    answer: ServiceError. What is mounted below is in it unless `one_file_system`, told in the same way; there what a server doesn't
+    track is walked."""
 
 def table(paths: TextPaths | BytesPaths, *, onerror: OnError = None, **options: Unpack[Options]) -> Table:
     """The metadata of a walk, a row for each name."""

@@ -244,12 +244,12 @@ class DirectoryTotals(Generic[AnyStr]):
     largest: int | None
     """Bytes of the largest file."""
     source: str
-    """Who says so: ``server`` or ``walk``."""
+    """Who says so: ``server`` or ``walk``. What is mounted below may have been walked all the same."""
     is_exact: bool
     """Whether nothing is known to have changed since it was counted."""
     is_partial: bool
     """Whether something was left out that the user may not see."""
     harvested_at: int | None
-    """When the server counted it, in seconds since 1970; None for a walk."""
+    """When the server counted it, in seconds since 1970, or the first of what is mounted below; None for a walk."""
     unreadable: int
     """Directories below that could not be read."""

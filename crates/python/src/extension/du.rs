@@ -15,17 +15,18 @@ use std::{
 };
 
 use onesweep_summary::{
+    mounted::mounted_below,
     service::{
         client::Client,
         default_socket,
-        protocol::{Head, Question, Refusal, Row},
+        protocol::{Figures, Head, Name, Question, Refusal, Row},
     },
     store::Store,
     summaries::{Freshness, Summaries},
     view::view,
     walk::{Untracked, Walk},
 };
-use onesweep_sys::files::{self, EntryType};
+use onesweep_sys::files::{self, EntryType, Stat};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use super::{
@@ -43,6 +44,44 @@ struct Told {
     is_partial: bool,
     harvested_at: Option<i64>,
     unreadable: u64,
+}
+
+impl Told {
+    fn of_server(head: &Head, row: Row) -> Self {
+        Self {
+            row,
+            source: "server",
+            is_exact: head.exact,
+            is_partial: head.partial,
+            harvested_at: Some(head.harvested_at),
+            unreadable: head.unreadable,
+        }
+    }
+
+    /// A file on which another one is mounted.
+    fn of_file(stat: &Stat) -> Self {
+        let figures = Figures::of_inode(stat);
+        let largest = (stat.file_type() == EntryType::File).then_some(stat.size);
+        let (name, newest) = (Name::of(b""), Some(stat.mtime.secs));
+        let row = Row { name, depth: 0, total: figures, own: figures, newest, largest, past: None };
+        Self { row, source: "walk", is_exact: true, is_partial: false, harvested_at: None, unreadable: 0 }
+    }
+
+    /// Adds what is mounted in it.
+    fn add(&mut self, below: &Told) {
+        let row = &mut self.row;
+        row.total += &below.row.total;
+        row.newest = row.newest.max(below.row.newest);
+        row.largest = row.largest.max(below.row.largest);
+        self.is_exact &= below.is_exact;
+        self.is_partial |= below.is_partial;
+        self.unreadable += below.unreadable;
+        self.harvested_at = self.harvested_at.into_iter().chain(below.harvested_at).min();
+        if self.is_partial {
+            // What removing it frees isn't told where something is left out.
+            (row.total.freed, row.own.freed) = (0, 0);
+        }
+    }
 }
 
 /// Why that can't be told.
@@ -75,37 +114,20 @@ impl Stop {
         }
     }
 
+    fn is_thrown(&self) -> bool {
+        self.is_thrown.load(Ordering::Relaxed)
+    }
+
     fn watch(&self, client: &Client) -> io::Result<()> {
-        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = Some(client.socket()?);
+        let socket = client.socket()?;
+        let mut watched = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_thrown() {
+            // That was before there was anything to shut down, and comes once.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        *watched = Some(socket);
         Ok(())
     }
-}
-
-fn ask(client: &mut Client, path: &Path, directory: &OwnedFd, freshness: Freshness) -> Result<Option<Told>, Untold> {
-    let broke = |error: io::Error| Untold {
-        message: format!("{}: cannot be asked for: {error}", path.display()),
-        class: "ServiceError",
-        source: Some(error),
-    };
-    let mut row = None;
-    let question = Question { freshness, ..Question::plain() };
-    let head: Head = match client.ask(directory.as_fd(), &question, |line| row = Some(line)).map_err(broke)? {
-        Ok(head) => head,
-        Err(Refusal::NotTracked | Refusal::Denied | Refusal::Late) => return Ok(None),
-        Err(Refusal::Failed(why)) => {
-            let message = format!("{}: the server could not answer: {why}", path.display());
-            return Err(Untold { class: "ServiceError", source: None, message });
-        }
-    };
-    let row = row.ok_or_else(|| broke(io::ErrorKind::InvalidData.into()))?;
-    Ok(Some(Told {
-        row,
-        source: "server",
-        is_exact: head.exact,
-        is_partial: head.partial,
-        harvested_at: Some(head.harvested_at),
-        unreadable: head.unreadable,
-    }))
 }
 
 fn walk(path: &Path, one_file_system: bool, stop: &Stop) -> Result<Told, Untold> {
@@ -143,36 +165,118 @@ struct Asked {
     one_file_system: bool,
 }
 
-fn tell(asked: &Asked, stop: &Stop) -> Result<Told, Untold> {
-    let Asked { path, socket, must_be_served, freshness, one_file_system } = asked;
-    let root = |error| Untold::io("RootError", path, error);
-    let directory = files::open_dir_handle(path).map_err(root)?;
-    let stat = files::statx_fd(directory.as_fd()).map_err(root)?;
-    if stat.file_type() != EntryType::Dir {
-        return Err(root(io::Error::from_raw_os_error(ENOTDIR)));
+/// Who tells of directories: the server as long as it answers, else a walk.
+struct Teller<'a> {
+    asked: &'a Asked,
+    server: Option<Client>,
+    stop: &'a Stop,
+}
+
+impl Teller<'_> {
+    /// What the directory that was named comes to.
+    fn tell(&mut self) -> Result<Told, Untold> {
+        let path = &self.asked.path;
+        let root = |error| Untold::io("RootError", path, error);
+        let directory = files::open_dir_handle(path).map_err(root)?;
+        let stat = files::statx_fd(directory.as_fd()).map_err(root)?;
+        if stat.file_type() != EntryType::Dir {
+            return Err(root(io::Error::from_raw_os_error(ENOTDIR)));
+        }
+        match Client::connect(&self.asked.socket) {
+            Ok(server) => {
+                self.stop.watch(&server).map_err(root)?;
+                self.server = Some(server);
+            }
+            Err(error) if self.asked.must_be_served => {
+                let socket = self.asked.socket.display();
+                let message = format!("no server listens at {socket}: {error}; start onesweep serve");
+                return Err(Untold { class: "ServiceError", source: Some(error), message });
+            }
+            Err(_) => {}
+        }
+        self.tell_of(path, &directory)
     }
-    match Client::connect(socket) {
-        Ok(mut client) => {
-            stop.watch(&client).map_err(root)?;
-            match ask(&mut client, path, &directory, *freshness)? {
-                Some(told) => return Ok(told),
-                None if *must_be_served => {
-                    let message = format!("{}: the server at {} doesn't track it", path.display(), socket.display());
-                    return Err(Untold { class: "ServiceError", source: None, message });
-                }
-                None => {}
+
+    fn tell_of(&mut self, path: &Path, directory: &OwnedFd) -> Result<Told, Untold> {
+        let Asked { freshness, one_file_system, .. } = *self.asked;
+        if let Some(mut told) = self.ask(path, directory)? {
+            if !one_file_system {
+                self.add_mounted(path, &mut told)?;
+            }
+            return Ok(told);
+        }
+        if freshness == Freshness::Synced && !self.stop.is_thrown() {
+            let synced = files::open_dir(path).and_then(|open| files::sync_file_system(open.as_fd()));
+            synced.map_err(|error| Untold::io("RootError", path, error))?;
+        }
+        walk(path, one_file_system, self.stop)
+    }
+
+    /// Asks the server. `None` is for a walk: there is none, or it has no answer; one that was named has to have one for what was
+    /// named.
+    fn ask(&mut self, path: &Path, directory: &OwnedFd) -> Result<Option<Told>, Untold> {
+        let Some(server) = &mut self.server else { return Ok(None) };
+        let must_be_served = self.asked.must_be_served;
+        let Asked { freshness, one_file_system, .. } = *self.asked;
+        let question = Question { freshness, one_file_system, ..Question::plain() };
+        let mut row = None;
+        let answer = server.ask(directory.as_fd(), &question, |line| row = Some(line));
+        let answer = answer.and_then(|answer| match answer {
+            Ok(head) => row.map(|row| Ok((head, row))).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+            Err(refusal) => Ok(Err(refusal)),
+        });
+        let untold = |source, why: String| Untold {
+            class: "ServiceError",
+            source,
+            message: format!("{}: {why}", path.display()),
+        };
+        match answer {
+            Ok(Ok((head, row))) => Ok(Some(Told::of_server(&head, row))),
+            Ok(Err(Refusal::Failed(why))) if must_be_served => {
+                Err(untold(None, format!("the server could not answer: {why}")))
+            }
+            Ok(Err(Refusal::NotTracked | Refusal::Denied | Refusal::Late))
+                if must_be_served && path == self.asked.path =>
+            {
+                Err(untold(None, format!("the server at {} doesn't track it", self.asked.socket.display())))
+            }
+            Ok(Err(_)) => Ok(None),
+            Err(error) if must_be_served => {
+                let why = format!("cannot be asked for: {error}");
+                Err(untold(Some(error), why))
+            }
+            Err(_) => {
+                // It went away: what is left is walked.
+                self.server = None;
+                Ok(None)
             }
         }
-        Err(error) if *must_be_served => {
-            let message = format!("no server listens at {}: {error}; start onesweep serve", socket.display());
-            return Err(Untold { class: "ServiceError", source: Some(error), message });
+    }
+
+    /// Adds what is mounted below, which a walk counts and a server tells of by itself.
+    fn add_mounted(&mut self, path: &Path, told: &mut Told) -> Result<(), Untold> {
+        let places = mounted_below(path).map_err(|error| Untold {
+            class: "SystemError",
+            message: error.to_string(),
+            source: Some(error),
+        })?;
+        for place in places {
+            if self.stop.is_thrown() {
+                break;
+            }
+            let path = path.join(place);
+            let looked_at = files::open_handle(&path).and_then(|open| Ok((files::statx_fd(open.as_fd())?, open)));
+            match looked_at {
+                Ok((stat, directory)) if stat.file_type() == EntryType::Dir => {
+                    let below = self.tell_of(&path, &directory)?;
+                    told.add(&below);
+                }
+                Ok((stat, _)) => told.add(&Told::of_file(&stat)),
+                Err(_) => told.unreadable += 1,
+            }
         }
-        Err(_) => {}
+        Ok(())
     }
-    if *freshness == Freshness::Synced {
-        files::open_dir(path).and_then(|open| files::sync_file_system(open.as_fd())).map_err(root)?;
-    }
-    walk(path, *one_file_system, stop)
 }
 
 const ENOTDIR: i32 = 20;
@@ -202,7 +306,8 @@ pub(crate) fn du<'py>(
     let asked = Asked { path, socket, must_be_served, freshness, one_file_system };
     let stop = Stop::default();
     let throw = stop.clone();
-    let told = wait::interruptible(py, move || throw.throw(), || tell(&asked, &stop))?;
+    let told =
+        wait::interruptible(py, move || throw.throw(), || Teller { asked: &asked, server: None, stop: &stop }.tell())?;
     let told = told.map_err(|why| {
         fault::of_service(py, why.class, Some((&asked.path, style)), why.source.as_ref(), why.message)
     })?;
