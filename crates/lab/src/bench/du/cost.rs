@@ -147,8 +147,11 @@ struct Bed<'a> {
     stage: Option<&'a Stage>,
 }
 
-/// All steps on one bed, with what those took that are measured.
-type Round<'a> = dyn FnMut(&Bed<'_>) -> Result<Vec<Option<Times>>, String> + 'a;
+/// What each step took, if it was measured.
+type Taken = Vec<Option<Times>>;
+
+/// All steps on one bed.
+type Round<'a> = dyn FnMut(&Bed<'_>) -> Result<Taken, String> + 'a;
 
 /// How often everything is measured, and how often `often`.
 #[derive(Clone, Copy)]
@@ -200,7 +203,7 @@ impl Bed<'_> {
         served: Option<&Served>,
         measures: &dyn Fn(&str) -> bool,
         (material, interrupt): (&Material, &Interrupt),
-    ) -> Result<Vec<Option<Times>>, String> {
+    ) -> Result<Taken, String> {
         let cpu = || {
             let served_s = served.map_or(Ok(0.0), Served::processor_s)?;
             Ok::<_, String>((usage::of_children().as_secs_f64(), served_s))
@@ -226,7 +229,7 @@ fn rounds(
     pair: Pair,
     measured: Rounds,
     (material, programs, interrupt): (&Material, &Programs, &Interrupt),
-    lay: &mut dyn FnMut(&mut Round<'_>) -> Result<Vec<Option<Times>>, String>,
+    lay: &mut dyn FnMut(&mut Round<'_>) -> Result<Taken, String>,
 ) -> Result<Costs, String> {
     let mut steps: Vec<Step> =
         STEPS.iter().map(|work| Step { name: work.name.to_owned(), ..Step::default() }).collect();
