@@ -525,6 +525,12 @@ impl Store {
         self.places.load(Ordering::Relaxed)
     }
 
+    /// Bytes of the file that the index of these takes, with its tree and what is free in its pages. Reads all of that.
+    pub fn places_bytes(&self) -> Result<u64, StoreError> {
+        let told = self.snapshot()?.places.stats().map_err(|error| self.failed("read")(error.into()))?;
+        Ok(told.stored_bytes() + told.metadata_bytes() + told.fragmented_bytes())
+    }
+
     fn count_places(&self) -> Result<u64, StoreError> {
         let failed = self.failed("read");
         let table = self.database.begin_read().map_err(|error| failed(error.into()))?;

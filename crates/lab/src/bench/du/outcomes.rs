@@ -97,6 +97,9 @@ pub(crate) struct Many {
     #[serde(default)]
     pub(crate) restart_peak_kib: Option<u64>,
     pub(crate) store_bytes: u64,
+    /// Bytes of the store's index from inodes to directories, for each inode in it.
+    #[serde(default)]
+    pub(crate) index_bytes: Option<f64>,
     /// From the start to the first exact answer, after a pause in which a hundred directories have changed.
     pub(crate) restart_s: f64,
     /// Directories that it read.

@@ -198,6 +198,7 @@ fn of_many(all: &[(&str, &Many)]) -> String {
         "the most, first harvest",
         "the most, restart",
         "store (bytes a directory)",
+        "its index (bytes an inode)",
         "root (µs)",
         "its page (ms)",
         "a getppid (µs)",
@@ -214,6 +215,7 @@ fn of_many(all: &[(&str, &Many)]) -> String {
         let mib = |kib: Option<u64>| kib.map_or("–".into(), |kib| number(kib as f64 / 1024.0));
         row.extend([many.first_peak_kib, many.restart_peak_kib].map(mib));
         row.push(number(many.store_bytes as f64 / many.directories as f64));
+        row.push(many.index_bytes.map_or("–".into(), number));
         row.push(many.root_us.map_or("–".into(), number));
         row.push(many.page_ms.map_or("–".into(), number));
         row.push(many.getppid_us.map_or("–".into(), |us| format!("{us:.3}")));
@@ -225,8 +227,9 @@ fn of_many(all: &[(&str, &Many)]) -> String {
          the inodes tell. A restart is from the start to the first exact \
          answer, after a hundred directories have changed while no server ran. The root is asked for a thousand times, one after \
          the other, while nothing changes: the median; and so for what the page shows of it, the root and the largest of those in \
-         it. Memory is that of both processes, at rest, and the most that each has ever had until the first answer. Of a store, the index from inodes to directories takes five bytes a file at most as it is written (64 inodes in a row, of up to 200,000 directories, the test \
-         `places_come_back` of `crates/summary`), beside what the tree of the store takes.\n\n{table}"
+         it. Memory is that of both processes, at rest, and the most that each has ever had until the first answer. The index is that \
+         from inodes to directories, with the tree of the store that holds it; as it is written, 64 inodes in a row take five bytes \
+         each at most, of up to 200,000 directories (the test `places_come_back` of `crates/summary`).\n\n{table}"
     )
 }
 

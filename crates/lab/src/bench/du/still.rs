@@ -10,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use onesweep_summary::service::{client::Client, protocol::Question};
+use onesweep_summary::store::Store;
 
 use super::outcomes::{Closed, Homes, Many, Still};
 use super::peers::{DU, PEERS, first_word};
@@ -210,7 +211,7 @@ fn held(
         return Err(format!("after another start onesweep says {ours}, du {du}"));
     }
     served.stop(interrupt)?;
-    let store_bytes = bytes_in(&volume.scratch.file("store"))?;
+    let (store_bytes, index_bytes) = of_store(&volume.scratch.file("store"))?;
     volume.end()?;
     let inodes = directories + files.in_all(directories);
     Ok(Many {
@@ -222,6 +223,7 @@ fn held(
         first_peak_kib,
         restart_peak_kib,
         store_bytes,
+        index_bytes,
         restart_s,
         restart_read,
         root_us,
@@ -280,10 +282,16 @@ fn on_disk(tree: &Path) -> Result<(), String> {
     mount::run("sync", ["-f".as_ref(), tree.as_os_str()]).map(drop)
 }
 
-fn bytes_in(dir: &Path) -> Result<u64, String> {
+/// Bytes of the only store in there, and of its index for each inode in that.
+fn of_store(dir: &Path) -> Result<(u64, Option<f64>), String> {
     let said = |error: std::io::Error| format!("{}: {error}", dir.display());
-    fs::read_dir(dir)
-        .map_err(said)?
-        .map(|entry| Ok(entry.and_then(|entry| entry.metadata()).map_err(said)?.len()))
-        .sum()
+    let (mut bytes, mut index) = (0, None);
+    for entry in fs::read_dir(dir).map_err(said)? {
+        let path = entry.map_err(said)?.path();
+        bytes += fs::metadata(&path).map_err(said)?.len();
+        let store = Store::open(&path).map_err(|error| error.to_string())?;
+        let of_index = store.places_bytes().map_err(|error| error.to_string())?;
+        index = (store.places() > 0).then(|| of_index as f64 / store.places() as f64);
+    }
+    Ok((bytes, index))
 }
