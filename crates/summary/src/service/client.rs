@@ -7,6 +7,7 @@ use std::{
         unix::{ffi::OsStrExt, net::UnixStream},
     },
     path::Path,
+    time::Duration,
 };
 
 use onesweep_sys::peer;
@@ -24,6 +25,8 @@ use crate::summaries::Freshness;
 
 /// Bytes of a line, at most. A breakdown by very many keys has the longest.
 const LINE_BYTES_MAX: u64 = 16 << 20;
+/// So long nothing is said to who waits and didn't ask how far it is.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// How a directory is named that isn't open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +45,13 @@ pub enum Directory<'a> {
 /// A connection to a server.
 pub struct Client {
     connection: BufReader<UnixStream>,
+    silence: Duration,
 }
 
 impl Client {
     /// Connects to the server that listens at `socket`.
     pub fn connect(socket: &Path) -> io::Result<Client> {
-        Ok(Client { connection: BufReader::new(UnixStream::connect(socket)?) })
+        Ok(Client { connection: BufReader::new(UnixStream::connect(socket)?), silence: SILENCE })
     }
 
     /// The socket once more, for another thread: when that one shuts it down, a question that waits for its answer fails.
@@ -84,7 +88,8 @@ impl Client {
         self.ask_and_wait(directory, question, |_| {}, &mut each)
     }
 
-    /// The same; `working` is told how far it is where the question wants that.
+    /// The same; `working` is told how far it is where the question wants that, else once, and no figures, when half a minute has
+    /// passed without an answer.
     pub fn ask_and_wait(
         &mut self,
         directory: BorrowedFd<'_>,
@@ -93,6 +98,9 @@ impl Client {
         mut each: impl FnMut(Row),
     ) -> io::Result<Result<Head, Refusal>> {
         self.send(directory, question)?;
+        if !question.progress && !self.begins_within(self.silence)? {
+            working(Progress::default());
+        }
         loop {
             match self.line()? {
                 Beginning::Working(progress) if question.progress => working(progress),
@@ -194,6 +202,18 @@ impl Client {
         io::Write::write_all(&mut &*socket, line.get(sent..).unwrap_or_default())
     }
 
+    /// False where so long nothing comes. None of what comes later is lost by that.
+    fn begins_within(&mut self, time: Duration) -> io::Result<bool> {
+        self.connection.get_ref().set_read_timeout(Some(time))?;
+        let begun = self.connection.fill_buf().map(drop);
+        self.connection.get_ref().set_read_timeout(None)?;
+        match begun {
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(false),
+            // An end is told by who reads a line.
+            begun => begun.map(|()| true),
+        }
+    }
+
     fn line<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut line = Vec::new();
         io::Read::take(&mut self.connection, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
@@ -206,4 +226,45 @@ impl Client {
 
 fn another_answer() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the server has answered another question")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write, os::unix::net::UnixListener, sync::mpsc, thread};
+
+    use super::*;
+    use crate::service::protocol::Refusal;
+
+    #[test]
+    fn who_waits_for_long_hears_of_it_once_and_gets_the_answer() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("socket");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let (tell, told) = mpsc::channel();
+        let server = thread::spawn(move || {
+            let (connection, _) = listener.accept().expect("a client");
+            for _ in 0..2 {
+                BufReader::new(&connection).read_until(b'\n', &mut Vec::new()).expect("a question");
+                // Only then there is an answer.
+                told.recv().expect("who asked hears that it waits");
+                let mut answer = serde_json::to_vec(&Beginning::Refused(Refusal::Late)).expect("a line");
+                answer.push(b'\n');
+                (&connection).write_all(&answer).expect("an answer");
+            }
+        });
+        let mut client = Client::connect(&socket).expect("a server");
+        client.silence = Duration::from_millis(20);
+        let here = std::fs::File::open(folder.path()).expect("a folder");
+        for _ in 0..2 {
+            let mut times = 0;
+            let working = |progress| {
+                assert_eq!(progress, Progress::default());
+                times += 1;
+                tell.send(()).expect("a server");
+            };
+            let answer = client.ask_and_wait(here.as_fd(), &Question::plain(), working, |_| {}).expect("an answer");
+            assert_eq!((answer.err(), times), (Some(Refusal::Late), 1));
+        }
+        server.join().expect("a server");
+    }
 }

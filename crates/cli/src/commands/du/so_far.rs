@@ -1,18 +1,24 @@
 //! How far an answer is, and how old.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    io::{self, IsTerminal},
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use onesweep_summary::service::{patience::Progress, protocol::Head};
 
-/// Who waits at a terminal sees how far it is.
+/// Who waits at a terminal sees how far it is; a script's log says once that it waits.
 #[derive(Default)]
 pub(in super::super) struct Working {
     is_shown: bool,
 }
 
 impl Working {
-    /// Only what asks for progress is told of it.
     pub(in super::super) fn show(&mut self, name: &str, Progress { read, left }: Progress) {
+        if !io::stderr().is_terminal() {
+            eprintln!("onesweep: {name}: waits for the server, which reads what has changed");
+            return;
+        }
         self.is_shown = true;
         let so_far = match (read, left) {
             // Where something is left out that isn't told.

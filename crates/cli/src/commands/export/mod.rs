@@ -86,12 +86,13 @@ struct Asked<'a> {
     keys: bool,
 }
 
-/// Who waits at a terminal sees how far it is; whatever goes wrong is told when it is asked for.
+/// Who waits hears of it; whatever goes wrong is told when it is asked for.
 fn wait(client: &mut Client, asked: &Asked<'_>) {
-    if asked.freshness == Freshness::Cached || !io::stderr().is_terminal() {
+    if asked.freshness == Freshness::Cached {
         return;
     }
-    let question = Question { freshness: asked.freshness, progress: true, ..Question::plain() };
+    let progress = io::stderr().is_terminal();
+    let question = Question { freshness: asked.freshness, progress, ..Question::plain() };
     let (mut working, name) = (Working::default(), message::path_text(asked.path));
     let _ = client.ask_and_wait(asked.directory.as_fd(), &question, |so_far| working.show(&name, so_far), |_| {});
     working.end();
