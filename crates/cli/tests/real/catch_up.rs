@@ -161,6 +161,12 @@ fn ext4_with_data_in_inodes_catches_up() {
     stopped_and_started(Fs::Ext4Inline);
 }
 
+/// Its inodes tell whole seconds.
+#[test]
+fn ext2_catches_up() {
+    stopped_and_started(Fs::Ext2);
+}
+
 #[test]
 fn xfs_catches_up() {
     stopped_and_started(Fs::Xfs);

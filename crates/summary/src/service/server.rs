@@ -99,6 +99,12 @@ impl Served {
         &self.shared
     }
 
+    /// Ends it in good order; false where it is being read, and not waited for: while all is found out about it, or where what it lies
+    /// on may not answer. What is stored stays as it was then.
+    pub fn close(&self) -> Result<bool, SummaryError> {
+        self.shared.close(self.volume.changes_are_told())
+    }
+
     /// Where it is read.
     pub fn file_system(&self) -> &Arc<dyn FileSystem> {
         &self.volume
@@ -124,18 +130,6 @@ impl Server {
     /// From now on these users get whole totals, but for connections that they have already.
     pub fn set_full_totals(&self, full_totals: Vec<u32>) {
         *self.full_totals.write().unwrap_or_else(PoisonError::into_inner) = full_totals;
-    }
-
-    /// The summaries of each that is known, one after the other; but for those of which nobody tells what changes while they are read: what they
-    /// lie on may not answer.
-    pub fn each(&self, mut visit: impl FnMut(&mut Tracked)) {
-        for served in self.volumes().iter().filter(|served| served.shared.is_ready()) {
-            let tracked = match served.volume.changes_are_told() {
-                true => Some(served.shared.alone()),
-                false => served.shared.try_alone(),
-            };
-            tracked.into_iter().for_each(|mut tracked| visit(&mut tracked));
-        }
     }
 
     /// One portion of what is due by itself, of each file system that is known and of which changes are told, or of each of all

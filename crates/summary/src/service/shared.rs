@@ -342,6 +342,16 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         Ok(())
     }
 
+    /// Ends in good order; false where somebody reads, and that is not waited for: because `waits` is false, or what has changed is still being
+    /// found out. A part of what is there would be taken for all by who opens the store next.
+    pub(super) fn close(&self, waits: bool) -> Result<bool, SummaryError> {
+        if !self.is_ready() {
+            return Ok(false);
+        }
+        let tracked = if waits { Some(self.alone()) } else { self.try_alone() };
+        tracked.map(|mut tracked| tracked.close()).transpose().map(|closed| closed.is_some())
+    }
+
     /// The same after all was harvested: first what was read is written by the file system, where nobody could tell later that it wasn't.
     fn commit_synced(&self) -> Result<(), SummaryError> {
         let begun = self.alone().begin_sync();

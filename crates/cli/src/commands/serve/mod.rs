@@ -330,11 +330,12 @@ impl Daemon {
             let _ = thread.join();
         }
         // Nobody waits for a first harvest that is under way: what is in the store is whole at any moment.
-        self.server.each(|tracked| {
-            if let Err(error) = tracked.close() {
-                tracing::error!("cannot end in good order: {}", message::of_error(&error));
+        for served in self.server.volumes().iter() {
+            if let Err(error) = served.close() {
+                let path = message::path_text(served.path());
+                tracing::error!("{path}: cannot end in good order: {}", message::of_error(&error));
             }
-        });
+        }
         self.running.end();
     }
 
@@ -451,23 +452,15 @@ impl Daemon {
         for served in before.iter().filter(|served| kept.iter().all(|other| !Arc::ptr_eq(other, served))) {
             let path = message::path_text(served.path());
             let is_tracked_anew = new.iter().any(|(path, ..)| path == served.path());
-            let tracked = match served.file_system().changes_are_told() {
-                true => Some(served.summaries().alone()),
-                // What it lies on may not answer who reads it just now.
-                false => served.summaries().try_alone(),
-            };
-            let Some(mut tracked) = tracked else {
-                if is_tracked_anew {
+            match served.close() {
+                Ok(false) if is_tracked_anew => {
                     new.retain(|(path, ..)| path != served.path());
                     tracing::error!(
                         "{path}: it is being read, and can't be tracked anew meanwhile: reload the settings again"
                     );
                 }
-                continue;
-            };
-            match tracked.close() {
-                Ok(()) if is_tracked_anew => tracing::info!("{path}: tracked anew"),
-                Ok(()) => tracing::info!("{path}: not tracked any more"),
+                Ok(true) if is_tracked_anew => tracing::info!("{path}: tracked anew"),
+                Ok(_) => tracing::info!("{path}: not tracked any more"),
                 Err(error) => tracing::error!("{path}: cannot end in good order: {}", message::of_error(&error)),
             }
         }

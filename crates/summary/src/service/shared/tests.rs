@@ -199,3 +199,34 @@ fn who_set_no_time_is_not_told_that_it_is_up() {
     let late = shared.answer_within(id(ROOT), Freshness::Exact, &mut Patience::of(Some(Duration::ZERO)));
     assert!(late.expect("what is stored").late.is_some());
 }
+
+/// As a file system is by whose reload it isn't tracked any more, in the middle of its first harvest.
+#[test]
+fn who_is_left_before_all_is_counted_keeps_no_part_of_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let open = |homes: &Arc<Homes>| {
+        let (store, told) = (Store::open(&path).expect("a store"), Told(Arc::clone(homes)));
+        Summaries::open(store, (Arc::clone(homes), told), id(ROOT), b"homes").expect("summaries")
+    };
+    let homes = Arc::<Homes>::default();
+    let shared = Shared::new(open(&homes));
+    {
+        let mut tracked = shared.alone();
+        let (root, mut asking, asked) = (tracked.root(), Asking::default(), Cell::new(0));
+        let soon = || asked.replace(asked.get() + 1) > 0;
+        assert_eq!(tracked.settle_more(root, &mut asking, &soon).expect("a portion"), None);
+    }
+    let [shown, hidden] = homes.take_read();
+    assert!(shown + hidden > 0 && shown + hidden < SHOWN.count() + HIDDEN.count());
+    for waits in [false, true] {
+        assert!(!shared.close(waits).expect("nothing to do"));
+    }
+    drop(shared);
+    let shared = Shared::new(open(&homes));
+    assert!(!shared.is_counted(), "a part was taken for all");
+    shared.catch_up(|_, done| done.expect("it is known"));
+    assert!(shared.close(true).expect("all is stored"));
+    drop(shared);
+    assert!(Shared::new(open(&homes)).is_counted());
+}
