@@ -132,6 +132,9 @@ static void wait_for_file(size_t slot)
             syscall(SYS_futex, &board[WORD_BELL], FUTEX_WAKE, 1, NULL, NULL, 0);
         }
         if (!has_waited) {
+            /* The helper looks who waits for what is coming whenever a file came in: nobody rings for that. */
+            if ((state & STATE_MASK) == STATE_COMING)
+                atomic_store(&board[WORD_WANTED], number);
             atomic_fetch_add(&board[WORD_WAITS], 1);
             pulse = pulse_now();
             has_waited = 1;

@@ -17,7 +17,7 @@ enum {
     WORD_TIDE = 4,
     /* Rises while the helper lives. */
     WORD_PULSE = 5,
-    /* The slot of the file that somebody waits for, and that of the last one opened; both plus one. */
+    /* The slot of the file that somebody has begun to wait for, and that of the last one opened; both plus one. */
     WORD_WANTED = 6,
     WORD_LAST = 7,
     WORD_DEVICES = 8,

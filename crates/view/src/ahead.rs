@@ -1,34 +1,38 @@
 //! The helper: looks at the trees, finds out where the program is, and brings in by one sweep each what it comes to next.
 //!
-//! Where the budget holds all that the trees have, there is a single sweep. Else each sweep brings in as many files as fit,
+//! What a program opens first it reads by itself, until it is known whether it reads on ([`Pace`]). Then, where the budget holds
+//! all that the trees have, there is a single sweep. Else each sweep brings in as many files as fit,
 //! along the walk that the program seems to make ([`Course`]); when the program opens a file that isn't
-//! there, it waits, what was brought in before is dropped, and the next sweep begins with that file.
+//! there, it waits, what was brought in before is dropped, and the next sweep begins with that file. A sweep ends early when the program
+//! goes elsewhere.
 //!
 //! Whatever fails here, the program goes on without help.
 
+mod following;
+mod guided;
+
 use std::{
-    collections::{HashMap, HashSet},
-    fs::{self, File},
-    io,
+    fs, io,
     os::{fd::AsFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
 };
 
-use onesweep::{BulkRead, CachePolicy, Cancel, Files, MetadataSource, Route, SweepError};
-use onesweep_deliver::warm::{Memory, Warmer, default_limit};
+use onesweep::{BulkRead, CachePolicy, Cancel, SweepError};
+use onesweep_deliver::warm::{Memory, default_limit};
 use onesweep_layout::device::{DeviceStack, Devices};
-use onesweep_sys::{cache, files::open_file_untouched, memory::page_bytes, priority, usage::blocks_read};
+use onesweep_sys::{cache, files::open_file_untouched, priority, usage::blocks_read};
 use thiserror::Error;
 
+use self::{following::Following, guided::Guided};
 use crate::{
-    board::{Board, News, Phase, Slot, State},
-    course::Course,
+    board::{Board, News, Phase},
+    lock,
     order::Order,
     pulse::Pulse,
     tree::Tree,
@@ -37,12 +41,10 @@ use crate::{
 /// How often the helper says that it lives.
 const BEAT: Duration = Duration::from_millis(100);
 
-/// How long a file that is wanted is waited for before it is looked whether all is to end.
-const PATIENCE: Duration = Duration::from_millis(250);
-
 /// Why nothing was brought in.
 const ENDED_BEFORE: &str = "the program had ended before the trees were known";
 const IN_MEMORY: &str = "everything is in memory";
+const PICKED: &str = "the program read few files, or some that lie far apart: they were left to it";
 
 /// Files, or entries of a directory, that are looked at to find out whether all are in memory.
 const SAMPLE: usize = 64;
@@ -98,15 +100,42 @@ pub struct Figures {
 #[derive(Debug)]
 pub struct Ahead {
     board: Arc<Board>,
-    ended: Arc<AtomicBool>,
-    cancel: Cancel,
+    end: Arc<End>,
     worker: JoinHandle<Figures>,
     pulse: Pulse,
 }
 
+/// Whether all is to end, and what ends the sweep that is under way: each has its own, for one that is dropped early cancels it.
+#[derive(Debug, Default)]
+struct End {
+    is_due: AtomicBool,
+    sweep: Mutex<Cancel>,
+}
+
+impl End {
+    fn is_due(&self) -> bool {
+        self.is_due.load(Ordering::SeqCst)
+    }
+
+    /// For the next sweep.
+    fn of_a_sweep(&self) -> Cancel {
+        let cancel = Cancel::new();
+        *lock(&self.sweep) = cancel.clone();
+        if self.is_due() {
+            cancel.cancel();
+        }
+        cancel
+    }
+
+    fn now(&self) {
+        self.is_due.store(true, Ordering::SeqCst);
+        lock(&self.sweep).cancel();
+    }
+}
+
 impl Ahead {
-    /// Begins to look at the trees below the directories `roots`. Content is brought in when the first file is wanted: at most
-    /// `limit` bytes of page cache are filled, or what the machine can spare.
+    /// Begins to look at the trees below the directories `roots`. Content is brought in when a program reads one file after the other: at
+    /// most `limit` bytes of page cache are filled, or what the machine can spare.
     ///
     /// Programs see directories listed as `order` has it.
     ///
@@ -153,22 +182,14 @@ impl Ahead {
         if are_quick(&devices) {
             board.pass(Phase::Looking, Phase::Aside);
         }
-        let (ended, cancel) = (Arc::new(AtomicBool::new(false)), Cancel::new());
+        let end = Arc::new(End::default());
         let is_warm = Arc::new(AtomicBool::new(false));
         let pulse = Pulse::start(Arc::clone(&board), Arc::clone(&is_warm), BEAT).map_err(system("start a thread"))?;
-        let helper = Helper {
-            board: Arc::clone(&board),
-            ended: Arc::clone(&ended),
-            is_warm,
-            cancel: cancel.clone(),
-            devices,
-            limit,
-            reader,
-            order,
-        };
+        let helper =
+            Helper { board: Arc::clone(&board), end: Arc::clone(&end), is_warm, devices, limit, reader, order };
         let worker = thread::Builder::new().name("ahead".into()).spawn(move || helper.run(&roots));
         let worker = worker.map_err(system("start a thread"))?;
-        Ok(Self { board, ended, cancel, worker, pulse })
+        Ok(Self { board, end, worker, pulse })
     }
 
     /// What the variable `ONESWEEP_BOARD` of the program has to say.
@@ -178,8 +199,7 @@ impl Ahead {
 
     /// Ends the helper, and tells what it did.
     pub fn finish(self) -> Figures {
-        self.ended.store(true, Ordering::SeqCst);
-        self.cancel.cancel();
+        self.end.now();
         self.board.enter_phase(Phase::Over);
         self.board.ring();
         let figures = self.worker.join().unwrap_or_default();
@@ -265,21 +285,12 @@ fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 
 struct Helper {
     board: Arc<Board>,
-    ended: Arc<AtomicBool>,
+    end: Arc<End>,
     is_warm: Arc<AtomicBool>,
-    cancel: Cancel,
     devices: Vec<u64>,
     limit: Option<u64>,
     reader: Reader,
     order: Order,
-}
-
-/// The files that are guided.
-struct Guided {
-    tree: Tree,
-    slots: Vec<Option<Slot>>,
-    by_slot: HashMap<Slot, u32>,
-    by_inode: HashMap<(u64, u64), u32>,
 }
 
 impl Helper {
@@ -287,7 +298,7 @@ impl Helper {
         let mut figures = Figures::default();
         match self.guide(roots, &mut figures) {
             Ok(()) => {}
-            Err(error) if !self.ended.load(Ordering::SeqCst) => figures.remark = Some(error.to_string()),
+            Err(error) if !self.end.is_due() => figures.remark = Some(error.to_string()),
             Err(_) if figures.sweeps == 0 => figures.remark = Some(ENDED_BEFORE.into()),
             Err(_) => {}
         }
@@ -305,9 +316,9 @@ impl Helper {
         self.is_warm.store(is_warm, Ordering::SeqCst);
         let bulk = || {
             let bulk = BulkRead::new(roots).cache(CachePolicy::Fill).one_file_system(true);
-            bulk.budget((limit / 8).clamp(SWEEP_BYTES_MIN, BulkRead::BUDGET)).cancel(self.cancel.clone())
+            bulk.budget((limit / 8).clamp(SWEEP_BYTES_MIN, BulkRead::BUDGET)).cancel(self.end.of_a_sweep())
         };
-        let has_ended = || self.ended.load(Ordering::SeqCst);
+        let has_ended = || self.end.is_due();
         // Nobody waits for what is looked at in memory, and the program may need every processor.
         let known = if is_warm { aside(|| self.look_in_memory(roots)) } else { None };
         if known.as_ref().is_some_and(is_in_memory) {
@@ -331,50 +342,16 @@ impl Helper {
             figures.remark = Some(ENDED_BEFORE.into());
             return Ok(());
         }
-        let guided = match self.enter(tree) {
+        let guided = match Guided::enter(tree, &self.board, &self.devices) {
             Ok(guided) => guided,
             Err(error) => {
                 figures.remark = Some(format!("cannot share memory with programs: {error}"));
                 return Ok(());
             }
         };
-        let pages = |bytes: u64| bytes.next_multiple_of(page_bytes());
-        let bytes: Vec<u64> = guided.tree.files.iter().map(|file| pages(file.bytes)).collect();
-        for (slot, bytes) in guided.slots.iter().zip(&bytes) {
-            if let Some(slot) = slot.filter(|_| *bytes > limit || *bytes == 0) {
-                self.board.set(slot, State::Left);
-            }
-        }
-        self.board.enter_phase(Phase::Guided);
-        if bytes.iter().sum::<u64>() <= limit {
-            if !self.waits_until_one_is_wanted() {
-                return Ok(());
-            }
-            let all: Vec<u32> = (0..).zip(&bytes).filter(|(_, bytes)| **bytes > 0).map(|(file, _)| file).collect();
-            self.announce(&guided, &all);
-            self.bring_in(&guided, &all, sweep.run()?, figures);
-            return Ok(());
-        }
-        drop(sweep);
-        let mut course = Course::new(guided.tree.walks.clone(), bytes);
-        let mut former: Vec<u32> = Vec::new();
-        while !self.ended.load(Ordering::SeqCst) {
-            let Some(wanted) = self.board.wait_for_wanted(PATIENCE) else { continue };
-            let Some(&asked) = guided.by_slot.get(&wanted).filter(|_| self.board.is_due(wanted)) else {
-                self.board.tell();
-                continue;
-            };
-            let last = self.board.last().and_then(|slot| guided.by_slot.get(&slot).copied());
-            course.learn(last, asked);
-            former = self.drop_former(&guided, former, last);
-            let kept: u64 = former.iter().map(|file| pages(guided.tree.files[*file as usize].bytes)).sum();
-            let is_due = |file: u32| guided.slots[file as usize].is_some_and(|slot| self.board.is_due(slot));
-            let batch = course.next(asked, limit.saturating_sub(kept), is_due);
-            self.announce(&guided, &batch);
-            let paths = batch.iter().map(|file| guided.tree.path(*file));
-            // It is the pages of an image that are wanted, not what is in it.
-            let files = bulk().roots(paths).metadata(MetadataSource::Walk).start()?;
-            former.extend(self.bring_in(&guided, &batch, files, figures));
+        Following::new(self, guided, limit).run(sweep, bulk, figures)?;
+        if figures.sweeps == 0 && self.board.waits() > 0 {
+            figures.remark = Some(PICKED.into());
         }
         Ok(())
     }
@@ -382,90 +359,9 @@ impl Helper {
     /// The trees, unless a part of them has to be read from a disk, or all ends before.
     fn look_in_memory(&self, roots: &[PathBuf]) -> Option<Tree> {
         let before = blocks_read();
-        let is_over = || self.ended.load(Ordering::SeqCst) || blocks_read() != before;
+        let is_over = || self.end.is_due() || blocks_read() != before;
         let tree = Tree::look(roots, self.order, is_over);
         (!is_over()).then_some(tree)
-    }
-
-    /// Who reads no content, as `du` and `rm -r`, gets none. False when all ended before.
-    fn waits_until_one_is_wanted(&self) -> bool {
-        while !self.ended.load(Ordering::SeqCst) {
-            if self.board.wait_for_wanted(PATIENCE).is_some() {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Enters the files of a tree on the board.
-    fn enter(&self, tree: Tree) -> io::Result<Guided> {
-        self.board.make_room(tree.files.len())?;
-        let mut guided = Guided { tree, slots: Vec::new(), by_slot: HashMap::new(), by_inode: HashMap::new() };
-        for (number, file) in (0..).zip(&guided.tree.files) {
-            let device = self.devices.iter().position(|dev| *dev == file.dev);
-            let slot = device.and_then(|device| self.board.enter(device, file.ino));
-            // A further name of a file has its slot.
-            let slot = slot.filter(|slot| *guided.by_slot.entry(*slot).or_insert(number) == number);
-            guided.slots.push(slot);
-            guided.by_inode.entry((file.dev, file.ino)).or_insert(number);
-        }
-        Ok(guided)
-    }
-
-    fn announce(&self, guided: &Guided, batch: &[u32]) {
-        for slot in batch.iter().filter_map(|file| guided.slots[*file as usize]) {
-            self.board.set(slot, State::Coming);
-        }
-    }
-
-    /// Brings a batch in. Whoever waits for one of its files goes on as soon as that file is there, or failed. Gives back the
-    /// files that were not in memory before.
-    fn bring_in(&self, guided: &Guided, batch: &[u32], files: Files, figures: &mut Figures) -> Vec<u32> {
-        figures.sweeps += 1;
-        let mut warmer = Warmer::new(u64::MAX);
-        let mut brought = Vec::new();
-        let mut missing: HashSet<u32> = batch.iter().copied().collect();
-        for item in files {
-            let Ok(file) = item else { continue };
-            let known = guided.by_inode.get(&(file.metadata().dev, file.metadata().ino)).copied();
-            let is_new = matches!(file.route(), Route::Swept | Route::Reread | Route::Streamed);
-            // What failed is told by the program, which comes to the same file.
-            let _ = warmer.warm(file);
-            let Some(number) = known else { continue };
-            missing.remove(&number);
-            if is_new {
-                brought.push(number);
-            }
-            if let Some(slot) = guided.slots[number as usize] {
-                self.board.set(slot, State::In);
-                self.board.tell();
-            }
-            if self.ended.load(Ordering::SeqCst) {
-                break;
-            }
-        }
-        for slot in missing.iter().filter_map(|file| guided.slots[*file as usize]) {
-            self.board.set(slot, State::Left);
-        }
-        self.board.tell();
-        figures.files += brought.len() as u64;
-        figures.bytes += brought.iter().map(|file| guided.tree.files[*file as usize].bytes).sum::<u64>();
-        brought
-    }
-
-    /// Drops what was brought in before, but for the file that was opened last: it may still be read. What nobody has opened
-    /// may come again. Gives back what stays.
-    fn drop_former(&self, guided: &Guided, former: Vec<u32>, last: Option<u32>) -> Vec<u32> {
-        let (kept, gone): (Vec<u32>, Vec<u32>) = former.into_iter().partition(|file| Some(*file) == last);
-        for file in gone {
-            if let Ok(open) = open_file_untouched(guided.tree.path(file).as_path()).map(File::from) {
-                let _ = cache::drop_cached(open.as_fd(), 0, 0);
-            }
-            if let Some(slot) = guided.slots[file as usize].filter(|slot| !self.board.was_opened(*slot)) {
-                self.board.set(slot, State::Later);
-            }
-        }
-        kept
     }
 }
 

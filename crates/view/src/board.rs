@@ -195,6 +195,11 @@ impl Board {
         self.word(slot, SLOT_STATE).load(Ordering::SeqCst) == State::Later as u32
     }
 
+    /// Whether the file comes with the sweep that is under way, and nobody has opened it.
+    pub(crate) fn is_coming(&self, slot: Slot) -> bool {
+        self.word(slot, SLOT_STATE).load(Ordering::SeqCst) == State::Coming as u32
+    }
+
     /// Whether a program has opened the file.
     pub(crate) fn was_opened(&self, slot: Slot) -> bool {
         self.word(slot, SLOT_STATE).load(Ordering::SeqCst) & STATE_OPENED != 0
@@ -246,7 +251,8 @@ impl Board {
         self.take_wanted()
     }
 
-    fn take_wanted(&self) -> Option<Slot> {
+    /// The file that somebody began to wait for last, once.
+    pub(crate) fn take_wanted(&self) -> Option<Slot> {
         slot_of_number(self.words[WORD_WANTED].swap(0, Ordering::SeqCst))
     }
 
@@ -296,10 +302,15 @@ impl Board {
         state & STATE_OPENED != 0 || state & STATE_MASK >= State::In as u32 || self.phase() == Phase::Over
     }
 
-    /// For a program: it waits for a file, so that one that is on the disk is brought in.
-    pub(crate) fn want(&self, slot: Slot) {
-        if self.word(slot, SLOT_STATE).load(Ordering::SeqCst) & STATE_MASK == State::Later as u32 {
+    /// For a program: it waits for a file, so that one that is on the disk is brought in. `begins` tells that it has just begun to: then
+    /// the helper hears of one that is coming, too.
+    pub(crate) fn want(&self, slot: Slot, begins: bool) {
+        let state = self.word(slot, SLOT_STATE).load(Ordering::SeqCst) & STATE_MASK;
+        let is_later = state == State::Later as u32;
+        if is_later || begins {
             self.words[WORD_WANTED].store(slot.0 + 1, Ordering::SeqCst);
+        }
+        if is_later {
             self.ring();
         }
     }
@@ -420,7 +431,7 @@ mod tests {
         board.enter_phase(Phase::Guided);
         let slot = slots[3];
         assert!(!board.is_ready(slot));
-        board.want(slot);
+        board.want(slot, true);
         assert_eq!(board.wait_for_wanted(Duration::ZERO), Some(slot));
         board.set(slot, State::In);
         board.tell();
@@ -429,7 +440,12 @@ mod tests {
         assert_eq!((board.last(), board.was_opened(slot)), (Some(slot), true));
         board.set(slot, State::Later);
         assert!(board.is_ready(slot), "it was opened");
-        board.want(slots[4]);
+        board.set(slots[4], State::Coming);
+        board.want(slots[4], false);
+        assert_eq!(board.take_wanted(), None);
+        board.want(slots[4], true);
+        assert_eq!((board.take_wanted(), board.take_wanted()), (Some(slots[4]), None));
+        assert!(board.is_coming(slots[4]) && !board.is_coming(slot));
         board.enter_phase(Phase::Over);
         assert!(board.is_ready(slots[5]));
     }

@@ -1,11 +1,21 @@
 //! Which files a program comes to next: pure.
 //!
 //! Programs walk a tree in one of a few orders: as readdir gives entries (GNU tar, find, grep -r), by inode number (cp, and du
-//! in large directories), by name (rsync, restic). Which one it is shows in the first files that it opens, and shows again
-//! whenever it opens one that wasn't foreseen.
+//! in large directories), by name (restic); each directory where its entry stands, or behind the files beside it (rsync, clamscan,
+//! Python's os.walk); or from the end. Which one it is shows in the first files that it opens, and shows again whenever it opens one
+//! that wasn't foreseen.
 
 /// How many orders are known.
-pub const ORDERS: usize = 3;
+pub const ORDERS: usize = 6;
+
+/// A program reads on when it has opened one of so many of those beside what it opens: to read them all costs less then.
+pub const READ_PART: usize = 4;
+/// So many beside a file are looked at, in each walk and on each side, and so many places for them.
+const NEIGHBOURS: usize = 8;
+const PLACES: usize = 64;
+
+/// A file that is in no walk has no place.
+const NONE: u32 = u32::MAX;
 
 /// The files of a tree, by numbers from zero, in the orders in which a program may come to them.
 #[derive(Debug, Clone)]
@@ -15,44 +25,72 @@ pub struct Course {
     /// Where each file stands in each walk.
     places: [Vec<u32>; ORDERS],
     bytes: Vec<u64>,
-    /// How often a walk foresaw best what came.
-    scores: [u32; ORDERS],
+    /// How often a walk, and the same from its end, foresaw best what came.
+    scores: [[u32; 2]; ORDERS],
 }
 
 impl Course {
-    /// Each walk holds each file once; `bytes` tells the page-cache bytes of each.
+    /// Each walk holds a file once at most; `bytes` tells the page-cache bytes of each.
     pub fn new(walks: [Vec<u32>; ORDERS], bytes: Vec<u64>) -> Self {
         let places = walks.each_ref().map(|walk| {
-            let mut places = vec![0; bytes.len()];
+            let mut places = vec![NONE; bytes.len()];
             for (place, &file) in walk.iter().enumerate() {
                 places[file as usize] = place as u32;
             }
             places
         });
-        Self { walks, places, bytes, scores: [0; ORDERS] }
+        Self { walks, places, bytes, scores: [[0; 2]; ORDERS] }
     }
 
     /// Learns: after `last`, or as the first of all, a program opens `asked`. The walk on which the way is shortest is the
     /// likelier one; where ways are equally short, nothing is learnt of these.
     pub fn learn(&mut self, last: Option<u32>, asked: u32) {
-        let ways = self.places.each_ref().map(|places| {
-            let from = last.map_or(0, |last| u64::from(places[last as usize]) + 1);
-            u64::from(places[asked as usize]).checked_sub(from)
+        let ways: [[Option<u64>; 2]; ORDERS] = std::array::from_fn(|order| {
+            let (places, end) = (&self.places[order], self.walks[order].len() as u64);
+            let place = |file: u32| Some(places[file as usize]).filter(|place| *place != NONE).map(u64::from);
+            let (Some(to), from) = (place(asked), last.map(place)) else { return [None; 2] };
+            match from {
+                None => [Some(to), (end - 1).checked_sub(to)],
+                Some(from) => {
+                    [from.and_then(|from| to.checked_sub(from + 1)), from.and_then(|from| from.checked_sub(to + 1))]
+                }
+            }
         });
-        let Some(shortest) = ways.iter().flatten().min() else { return };
-        for (score, way) in self.scores.iter_mut().zip(ways) {
-            *score += u32::from(way == Some(*shortest));
+        let Some(shortest) = ways.iter().flatten().flatten().min() else { return };
+        for (score, way) in self.scores.iter_mut().flatten().zip(ways.iter().flatten()) {
+            *score += u32::from(*way == Some(*shortest));
         }
     }
 
     /// The next files from `asked` on that are due, until `budget` bytes are full: along the likeliest walk, at whose end it
     /// goes on at its beginning. The one that is asked for is the first, however large.
-    pub fn next(&self, asked: u32, budget: u64, mut is_due: impl FnMut(u32) -> bool) -> Vec<u32> {
-        let likeliest = (0..ORDERS).rev().max_by_key(|&order| self.scores[order]).unwrap_or(0);
-        let (walk, place) = (&self.walks[likeliest], self.places[likeliest][asked as usize] as usize);
+    pub fn next(&self, asked: u32, budget: u64, is_due: impl FnMut(u32) -> bool) -> Vec<u32> {
+        let ways = (0..ORDERS).flat_map(|order| [(order, false), (order, true)]);
+        let score = |(order, is_from_end): (usize, bool)| self.scores[order][usize::from(is_from_end)];
+        let (order, is_from_end) = ways.rev().max_by_key(|way| score(*way)).unwrap_or((0, false));
+        let walk = &self.walks[order];
+        let place = match self.places[order][asked as usize] {
+            NONE => return vec![asked],
+            place => place as usize,
+        };
+        match is_from_end {
+            false => self.fitting(asked, budget, is_due, walk[place + 1..].iter().chain(&walk[..place])),
+            true => {
+                self.fitting(asked, budget, is_due, walk[..place].iter().rev().chain(walk[place + 1..].iter().rev()))
+            }
+        }
+    }
+
+    fn fitting<'a>(
+        &self,
+        asked: u32,
+        budget: u64,
+        mut is_due: impl FnMut(u32) -> bool,
+        others: impl Iterator<Item = &'a u32>,
+    ) -> Vec<u32> {
         let mut files = vec![asked];
         let mut bytes = self.bytes[asked as usize];
-        for &file in walk[place + 1..].iter().chain(&walk[..place]) {
+        for &file in others {
             if !is_due(file) {
                 continue;
             }
@@ -64,6 +102,26 @@ impl Course {
         }
         files
     }
+
+    /// Whether a program that opens `asked` has opened what stands before it in one of the walks, or behind it: a part of that, or
+    /// nothing stands there. `was_opened` is `None` of files that nobody waits for.
+    pub fn is_on_the_way(&self, asked: u32, was_opened: impl Fn(u32) -> Option<bool>) -> bool {
+        let has_read = |beside: &mut dyn Iterator<Item = &u32>| {
+            let known: Vec<bool> = beside.take(PLACES).filter_map(|file| was_opened(*file)).take(NEIGHBOURS).collect();
+            known.iter().filter(|opened| **opened).count() * READ_PART >= known.len()
+        };
+        self.walks.iter().zip(&self.places).any(|(walk, places)| {
+            let place = places[asked as usize] as usize;
+            place < walk.len() && (has_read(&mut walk[..place].iter().rev()) || has_read(&mut walk[place + 1..].iter()))
+        })
+    }
+
+    /// The first and the last of each walk, of those that somebody may wait for.
+    pub fn ends(&self, is_waited_for: impl Fn(u32) -> bool) -> Vec<u32> {
+        let awaited = |file: &&u32| is_waited_for(**file);
+        let ends = self.walks.iter().flat_map(|walk| [walk.iter().find(awaited), walk.iter().rev().find(awaited)]);
+        ends.flatten().copied().collect()
+    }
 }
 
 #[cfg(test)]
@@ -72,10 +130,13 @@ mod tests {
 
     use super::*;
 
-    /// Ten files of a byte: as they are, from the end, and the even ones first.
+    /// Ten files of a byte: as they are, and the even ones first; what is not told is as they are.
     fn ten() -> Course {
-        let even_first = [0, 2, 4, 6, 8, 1, 3, 5, 7, 9];
-        Course::new([(0..10).collect(), (0..10).rev().collect(), even_first.to_vec()], vec![1; 10])
+        let as_they_are: Vec<u32> = (0..10).collect();
+        let even_first = vec![0, 2, 4, 6, 8, 1, 3, 5, 7, 9];
+        let mut walks: [Vec<u32>; ORDERS] = std::array::from_fn(|_| as_they_are.clone());
+        walks[ORDERS - 1] = even_first;
+        Course::new(walks, vec![1; 10])
     }
 
     #[test]
@@ -88,7 +149,8 @@ mod tests {
     fn the_first_file_tells_the_walk() {
         let mut course = ten();
         course.learn(None, 9);
-        assert_eq!(course.next(9, 3, |_| true), [9, 8, 7]);
+        assert_eq!(course.next(9, 3, |_| true), [9, 8, 7], "from the end");
+        assert_eq!(course.next(1, 3, |_| true), [1, 0, 9]);
     }
 
     #[test]
@@ -97,7 +159,7 @@ mod tests {
         course.learn(None, 0);
         course.learn(Some(0), 2);
         assert_eq!(course.next(2, 3, |file| file != 6), [2, 4, 8]);
-        // Back again is no walk at all, and says nothing.
+        // The same again is no walk at all, and says nothing.
         let before = course.scores;
         course.learn(Some(3), 3);
         assert_eq!(course.scores, before);
@@ -105,10 +167,31 @@ mod tests {
 
     #[test]
     fn a_file_that_is_asked_for_comes_though_it_fills_the_budget() {
-        let walk: Vec<u32> = (0..3).collect();
-        let course = Course::new([walk.clone(), walk.clone(), walk], vec![100, 1, 1]);
+        let course = Course::new(std::array::from_fn(|_| vec![0, 1, 2]), vec![100, 1, 1]);
         assert_eq!(course.next(0, 10, |_| true), [0]);
         assert_eq!(course.next(1, 10, |_| true), [1, 2], "what doesn't fit ends it");
+    }
+
+    #[test]
+    fn who_has_read_what_stands_beside_a_file_reads_on() {
+        let course = Course::new(std::array::from_fn(|_| (0..100).collect()), vec![1; 100]);
+        let opened = |those: &'static [u32]| move |file: u32| Some(those.contains(&file));
+        for (asked, those) in [(0, &[][..]), (1, &[0]), (99, &[]), (98, &[99]), (50, &[45, 48]), (50, &[51, 58])] {
+            assert!(course.is_on_the_way(asked, opened(those)), "{asked} after {those:?}");
+        }
+        for (asked, those) in [(1, &[][..]), (50, &[]), (50, &[49]), (50, &[30, 35, 70]), (98, &[50])] {
+            assert!(!course.is_on_the_way(asked, opened(those)), "{asked} after {those:?}");
+        }
+        // Empty ones between are nobody's.
+        let seldom = |file: u32| (file.is_multiple_of(7)).then_some(file == 42);
+        assert!(course.is_on_the_way(49, |file| if file < 40 { None } else { seldom(file) }));
+        assert!(!course.is_on_the_way(49, seldom));
+        let mut ends = course.ends(|file| (3..50).contains(&file));
+        ends.sort_unstable();
+        ends.dedup();
+        assert_eq!(ends, [3, 49]);
+        // By another order what lies far apart is side by side.
+        assert!(ten().is_on_the_way(6, |file| Some([2, 4].contains(&file))));
     }
 
     proptest! {
@@ -117,7 +200,8 @@ mod tests {
         fn batches_hold_what_was_promised(
             (walks, bytes) in (1_usize..40).prop_flat_map(|count| {
                 let walk = Just((0..count as u32).collect::<Vec<u32>>()).prop_shuffle();
-                ([walk.clone(), walk.clone(), walk], prop::collection::vec(0_u64..9, count))
+                let walks: [_; ORDERS] = std::array::from_fn(|_| walk.clone());
+                (walks, prop::collection::vec(0_u64..9, count))
             }),
             opened in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 0..9),
             asked: prop::sample::Index,

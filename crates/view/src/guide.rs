@@ -420,7 +420,7 @@ fn waits(root: DirectoryId, board: &Board, waiting: &Waiting, has_waited: bool) 
             if !has_waited {
                 board.note_wait();
             }
-            board.want(slot);
+            board.want(slot, !has_waited);
             true
         }
         (Phase::Guided | Phase::Aside | Phase::Over, _) => false,

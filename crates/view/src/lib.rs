@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`ahead`] | the helper: plans, sweeps, drops what has been read |
 //! | [`course`] | which files a program comes to next, pure |
+//! | `pace` | how much is brought in, and when, pure |
 //! | `tree` | the files of a tree in the orders in which programs walk |
 //! | [`order`] | the orders in which a directory is listed |
 //! | `board` | memory that is shared with programs |
@@ -34,6 +35,7 @@ mod guide;
 pub mod mount;
 mod names;
 pub mod order;
+mod pace;
 pub mod preload;
 mod pulse;
 mod tree;

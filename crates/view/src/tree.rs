@@ -29,7 +29,8 @@ pub(crate) struct TreeFile {
 pub(crate) struct Tree {
     pub(crate) files: Vec<TreeFile>,
     directories: Vec<PathBuf>,
-    /// The files of each walk: as they are listed, by inode number, by name.
+    /// The files of each walk: as they are listed, by inode number, by name; of each first that with directories where their entries
+    /// stand, then that with files first.
     pub(crate) walks: [Vec<u32>; ORDERS],
     order: Order,
 }
@@ -66,7 +67,13 @@ impl Tree {
                 entries.push(listed);
             }
         }
-        tree.walks = std::array::from_fn(|order| walk(&mut entries, &tops, order));
+        tree.walks = std::array::from_fn(|order| {
+            let is_first_of_its_kind = order % 2 == 0;
+            if is_first_of_its_kind {
+                sort(&mut entries, order / 2);
+            }
+            walk(&entries, &tops, !is_first_of_its_kind)
+        });
         tree
     }
 
@@ -108,26 +115,38 @@ impl Tree {
     }
 }
 
-/// Depth first, each directory where its entry stands.
-fn walk(entries: &mut [Vec<Entry>], tops: &[u32], order: usize) -> Vec<u32> {
+/// The entries of each directory; before they are sorted for the first time they are as they were listed.
+fn sort(entries: &mut [Vec<Entry>], kind: usize) {
     for listed in entries.iter_mut() {
-        match order {
-            // As they were read.
+        match kind {
             0 => {}
             1 => listed.sort_by_key(|entry| entry.ino),
             _ => listed.sort_by(|one, other| one.name.cmp(&other.name)),
         }
     }
+}
+
+/// Depth first: each directory where its entry stands, or behind the files beside it.
+fn walk(entries: &[Vec<Entry>], tops: &[u32], are_files_first: bool) -> Vec<u32> {
+    let file = |entry: &Entry| match entry.child {
+        Child::File(file) => Some(file),
+        Child::Directory(_) => None,
+    };
     let mut files = Vec::new();
     for &top in tops {
         let mut open = vec![(top, 0)];
         while let Some((directory, at)) = open.last_mut() {
-            let Some(entry) = entries[*directory as usize].get(*at) else {
+            let listed = &entries[*directory as usize];
+            if are_files_first && *at == 0 {
+                files.extend(listed.iter().filter_map(file));
+            }
+            let Some(entry) = listed.get(*at) else {
                 open.pop();
                 continue;
             };
             *at += 1;
             match entry.child {
+                Child::File(_) if are_files_first => {}
                 Child::File(file) => files.push(file),
                 Child::Directory(below) => open.push((below, 0)),
             }
@@ -157,7 +176,8 @@ mod tests {
             let below = |file: &u32| tree.path(*file).strip_prefix(root.path()).unwrap().display().to_string();
             tree.walks[order].iter().map(below).collect()
         };
-        assert_eq!(names(2), ["a", "b/x", "b/y", "c/deep/z", "d"]);
+        assert_eq!(names(4), ["a", "b/x", "b/y", "c/deep/z", "d"]);
+        assert_eq!(names(5), ["a", "d", "b/x", "b/y", "c/deep/z"], "files first");
         for order in 0..ORDERS {
             let mut names = names(order);
             names.sort();
@@ -166,7 +186,7 @@ mod tests {
         let inode = |name: &str| fs::metadata(root.path().join(name)).unwrap().ino();
         let mut tops = ["a", "b", "c", "d"];
         tops.sort_by_key(|name| inode(name));
-        let mut met: Vec<String> = names(1).iter().map(|name| name[..1].to_owned()).collect();
+        let mut met: Vec<String> = names(2).iter().map(|name| name[..1].to_owned()).collect();
         met.dedup();
         assert_eq!(met, tops);
         let facts = fs::metadata(root.path().join("d")).unwrap();

@@ -25,6 +25,7 @@ use crate::{
     image::{Folder, Fs, Image},
     peer_tree::has_passthrough,
     run::{finish, onesweep, output, root_test, run, text},
+    run_program::FIRST,
     tree::{self, Rng, Varied},
 };
 
@@ -369,10 +370,10 @@ fn static_programs_are_swept_ahead_of() {
     }
 }
 
-/// Of files that are to be brought in, how many are at least. Where the kernel shows the tree, nobody is held up before it is told that something isn't in
+/// Of files that are to be brought in, how many are at least, but for those that are read before it is known how the program goes on. Where the kernel shows the tree, nobody is held up before it is told that something isn't in
 /// memory, and on the machine's own disk many files are read until then.
 pub(crate) fn at_least(way: &[&str], by_fuse: usize) -> usize {
-    if way.is_empty() { by_fuse / 3 } else { by_fuse }
+    if way.is_empty() { by_fuse / 3 } else { by_fuse - FIRST }
 }
 
 /// Files and sweeps, as `--verbose` tells them.

@@ -37,7 +37,7 @@ fn a_walk_that_stands_still_gives_way_to_another_one() {
 
 fn gives_way(way: &[&str], root: &Path, dir: &Path, left: &[PathBuf], other: &[PathBuf]) {
     // Two fifths of a walk fit. The first one is left when its first part is there, and nothing is asked for until it gives way.
-    let script = "cat $(find \"$1\"/left -type f | head -n 3) > /dev/null; sleep 6; find \"$1\"/other -type f -exec cat {} + > /dev/null";
+    let script = "cat $(find \"$1\"/left -type f | head -n 12) > /dev/null; sleep 6; find \"$1\"/other -type f -exec cat {} + > /dev/null";
     let mut command = onesweep(["view", "--verbose", "--limit", "2M"]);
     command.args(way).args([root, dir]).args(["--", "sh", "-c", script, "sh"]).arg(dir);
     let out = finish(&mut command, 0);

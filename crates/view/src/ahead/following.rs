@@ -1,0 +1,234 @@
+//! Follows a program over the files of its trees, and brings in what it comes to.
+
+use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, time::Duration};
+
+use onesweep::{BulkRead, FileError, Files, MetadataSource, Route, Sweep, SweepError};
+use onesweep_deliver::warm::Warmer;
+
+use super::{Figures, Helper, are_quick, guided::Guided};
+use crate::{
+    board::{Board, Phase, State},
+    course::Course,
+    pace::{Opens, Pace, Step, Waiting},
+};
+
+/// How long a file that is wanted is waited for before it is looked whether all is to end.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+pub(super) struct Following<'a> {
+    helper: &'a Helper,
+    board: &'a Board,
+    guided: Guided<'a>,
+    /// Page-cache bytes of each file.
+    bytes: Vec<u64>,
+    limit: u64,
+    course: Course,
+    pace: Pace,
+    /// Files at the ends of walks.
+    ends: Vec<u32>,
+    /// Files that programs wait for.
+    count: u64,
+    /// There is room for all of them.
+    all_fit: bool,
+    /// What the last sweeps have brought in, where that has to go before more can come.
+    former: Vec<u32>,
+    /// What the last one was to bring in, until it is looked whether that was of use.
+    batch: Vec<u32>,
+}
+
+/// What a sweep did.
+struct Brought {
+    /// Files that were not in memory before.
+    files: Vec<u32>,
+    /// It came to its end.
+    is_whole: bool,
+}
+
+impl<'a> Following<'a> {
+    pub(super) fn new(helper: &'a Helper, mut guided: Guided<'a>, limit: u64) -> Self {
+        let bytes = guided.page_cache_bytes();
+        let is_awaited = |file: u32| guided.has_slot(file) && (1..=limit).contains(&bytes[file as usize]);
+        let (mut count, mut sum) = (0, 0);
+        for (file, bytes) in (0..).zip(&bytes) {
+            if is_awaited(file) {
+                (count, sum) = (count + 1, sum + bytes);
+            } else {
+                guided.set(file, State::Left);
+            }
+        }
+        let awaited: Vec<bool> = (0..bytes.len() as u32).map(is_awaited).collect();
+        let course = Course::new(guided.take_walks(), bytes.clone());
+        let ends = course.ends(|file| awaited[file as usize]);
+        Self {
+            helper,
+            board: &helper.board,
+            guided,
+            bytes,
+            limit,
+            course,
+            pace: Pace::new(count, sum, limit, !are_quick(&helper.devices)),
+            ends,
+            count,
+            all_fit: sum <= limit,
+            former: Vec::new(),
+            batch: Vec::new(),
+        }
+    }
+
+    /// Until the program ends, or all was brought in. `planned` is a sweep over all, `bulk` the settings of others.
+    pub(super) fn run(
+        mut self,
+        planned: Sweep,
+        bulk: impl Fn() -> BulkRead,
+        figures: &mut Figures,
+    ) -> Result<(), SweepError> {
+        let mut planned = self.all_fit.then_some(planned);
+        self.board.enter_phase(Phase::Guided);
+        while !self.helper.end.is_due() {
+            let Some(wanted) = self.board.wait_for_wanted(PATIENCE) else { continue };
+            let Some(asked) = self.guided.by_slot(wanted).filter(|_| self.board.is_due(wanted)) else {
+                self.board.tell();
+                continue;
+            };
+            let step = self.step(asked);
+            self.batch = self.next(asked, step);
+            if self.batch.is_empty() {
+                self.guided.tell(asked, State::Left);
+                continue;
+            }
+            self.batch.iter().for_each(|file| self.guided.set(*file, State::Coming));
+            let is_most = self.all_fit && self.batch.len() as u64 * 2 > self.count;
+            let begun = match planned.take_if(|_| is_most) {
+                Some(planned) => planned.run(),
+                None => {
+                    let paths = self.batch.iter().map(|file| self.guided.path(*file));
+                    // It is the pages of an image that are wanted, not what is in it.
+                    bulk().roots(paths).metadata(MetadataSource::Walk).start()
+                }
+            };
+            let files = match begun {
+                Ok(files) => files,
+                // All that was to come is gone.
+                Err(SweepError::Root { .. }) => {
+                    self.leave(self.batch.iter().copied(), State::Left);
+                    self.batch.clear();
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let brought = self.bring_in(files);
+            figures.sweeps += 1;
+            figures.files += brought.files.len() as u64;
+            figures.bytes += brought.files.iter().map(|file| self.guided.bytes(*file)).sum::<u64>();
+            if step == Step::All && brought.is_whole {
+                break;
+            }
+            self.former.extend(brought.files);
+        }
+        Ok(())
+    }
+
+    fn is_awaited(&self, file: u32) -> bool {
+        self.guided.has_slot(file) && (1..=self.limit).contains(&self.bytes[file as usize])
+    }
+
+    fn is_on_the_way(&self, file: u32) -> bool {
+        self.course.is_on_the_way(file, |file| self.is_awaited(file).then(|| self.guided.was_opened(file)))
+    }
+
+    /// A file is wanted that isn't coming: learns from that, and what there was of the last sweep.
+    fn step(&mut self, asked: u32) -> Step {
+        if !self.batch.is_empty() {
+            let opened = self.batch.iter().filter(|file| self.guided.was_opened(**file)).count();
+            self.pace.swept(self.batch.len(), opened);
+        }
+        let last = self.board.last().and_then(|slot| self.guided.by_slot(slot));
+        self.course.learn(last, asked);
+        let (is_on_the_way, is_at_an_end) = (self.is_on_the_way(asked), self.ends.contains(&asked));
+        let step = self.pace.wanted(Opens { is_on_the_way, is_at_an_end, bytes: self.bytes[asked as usize] });
+        if !self.all_fit && matches!(step, Step::Some(_)) {
+            // Not the one that was opened last: it may still be read.
+            let (kept, gone) = std::mem::take(&mut self.former).into_iter().partition(|file| Some(*file) == last);
+            self.former = kept;
+            let gone: Vec<u32> = gone;
+            self.guided.drop_cached(gone.into_iter());
+        }
+        step
+    }
+
+    /// What comes next.
+    fn next(&self, asked: u32, step: Step) -> Vec<u32> {
+        let is_due = |file: u32| self.is_awaited(file) && self.guided.is_due(file);
+        match step {
+            Step::Alone => Vec::new(),
+            Step::Some(bytes) => {
+                let kept: u64 =
+                    if self.all_fit { 0 } else { self.former.iter().map(|file| self.bytes[*file as usize]).sum() };
+                self.course.next(asked, bytes.saturating_sub(kept), is_due)
+            }
+            Step::All => (0..self.bytes.len() as u32).filter(|file| is_due(*file)).collect(),
+        }
+    }
+
+    /// Brings the batch in. Whoever waits for one of its files goes on as soon as that file is there, or failed; who waits for one
+    /// out of the way reads it alone, and when that goes on, the sweep ends.
+    fn bring_in(&mut self, mut files: Files) -> Brought {
+        let mut warmer = Warmer::new(u64::MAX);
+        let mut brought = Brought { files: Vec::new(), is_whole: true };
+        let mut missing: HashSet<u32> = self.batch.iter().copied().collect();
+        while brought.is_whole {
+            let Some(item) = files.next() else { break };
+            let (inode, is_new) = match item {
+                Ok(file) => {
+                    let inode = (file.metadata().dev, file.metadata().ino);
+                    let is_new = matches!(file.route(), Route::Swept | Route::Reread | Route::Streamed);
+                    // What failed is told by the program, which comes to the same file.
+                    let _ = warmer.warm(file);
+                    (Some(inode), is_new)
+                }
+                Err(error) => (inode_of(&error), false),
+            };
+            if let Some(file) = inode.and_then(|inode| self.guided.by_inode(inode)) {
+                missing.remove(&file);
+                // One that failed is read by the program itself, too.
+                self.guided.tell(file, State::In);
+                brought.files.extend(is_new.then_some(file));
+            }
+            brought.is_whole = !self.helper.end.is_due() && self.is_still_wanted();
+        }
+        // Before anybody goes on: it would read on beside the program.
+        drop(files);
+        self.leave(missing.into_iter(), if brought.is_whole { State::Left } else { State::Later });
+        brought
+    }
+
+    /// Looks who waits while a sweep is under way. False when that is to end.
+    fn is_still_wanted(&mut self) -> bool {
+        while let Some(wanted) = self.board.take_wanted() {
+            let awaited = |file: &u32| self.guided.is_due(*file) || self.guided.is_coming(*file);
+            let Some(file) = self.guided.by_slot(wanted).filter(awaited) else { continue };
+            match self.pace.waits(self.is_on_the_way(file)) {
+                Waiting::GoesOn => {}
+                Waiting::Ends => self.guided.tell(file, State::Left),
+                Waiting::EndsAll => {
+                    self.guided.tell(file, State::Left);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// These don't come, or not yet.
+    fn leave(&self, files: impl Iterator<Item = u32>, state: State) {
+        // What was left to the program meanwhile stays so.
+        files.filter(|file| self.guided.is_coming(*file)).for_each(|file| self.guided.set(file, state));
+        self.board.tell();
+    }
+}
+
+/// Device and number of the file that an error is about, if that is there.
+fn inode_of(error: &FileError) -> Option<(u64, u64)> {
+    let facts = error.path().and_then(|path| fs::symlink_metadata(path).ok())?;
+    Some((facts.dev(), facts.ino()))
+}
