@@ -166,15 +166,17 @@ fn a_second_back_up_reads_by_itself_what_has_changed() {
 fn who_reads_in_no_known_order_gets_all_where_there_is_room() {
     root_test!();
     let (mut image, root, files) = scattered(Fs::Ext4);
-    let script =
-        "find \"$1\" -type f | sort -t f -k 3.2 -k 3.3 | shuf --random-source=/dev/zero | tee \"$2\" | xargs cat";
     let folder = Folder::new();
-    let names = folder.join("names");
-    let alone = output(Command::new("sh").args(["-c", script, "sh"]).args([&root, &names]));
+    let (list, mut names, mut rng) = (folder.join("list"), files.clone(), Rng::new(9));
+    (1..names.len()).rev().for_each(|at| names.swap(at, rng.below(at as u64 + 1) as usize));
+    let lines: Vec<String> = names.iter().map(|file| format!("{}\n", file.display())).collect();
+    fs::write(&list, lines.concat()).expect("a list");
+    let script = "xargs cat < \"$1\"";
+    let alone = output(Command::new("sh").args(["-c", script, "sh"]).arg(&list));
     image.cold();
     let mut helped = onesweep(["run", "-v", "--tree"]);
-    let out = finish(helped.arg(&root).args(["--", "sh", "-c", script, "sh"]).args([&root, &names]), 0);
-    assert!(out.stdout == alone, "it is another order");
+    let out = finish(helped.arg(&root).args(["--", "sh", "-c", script, "sh"]).arg(&list), 0);
+    assert!(out.stdout == alone, "what was read is another");
     let (brought, sweeps, waits) = figures(&out.stderr);
     assert!(sweeps == 1 && brought >= files.len() * 3 / 4 && waits > 2 * FIRST, "{}", text(&out.stderr));
 }

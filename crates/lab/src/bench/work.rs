@@ -26,6 +26,8 @@ pub(crate) enum Tool {
     Borg,
     /// By a single signature, so that reading is what takes its time.
     Clamscan,
+    /// As a second back-up does: it looks at all, and reads one file in a hundred.
+    Picked,
     Du,
     Ls,
     /// Of all that is in the tree, until it is written to the disk.
@@ -293,6 +295,7 @@ impl Work {
             Tool::Restic => "restic backup",
             Tool::Borg => "borg create",
             Tool::Clamscan => "clamscan -r",
+            Tool::Picked => "a second back-up",
             Tool::Du => "du -s",
             Tool::Ls => "ls -lR",
             Tool::Remove => "rm -r",
@@ -418,6 +421,10 @@ impl Work {
                               exec clamscan -r -i --no-summary -d \"$1/lab.hdb\" \"$0\"";
                 plain(&["sh", "-c", script, &root, &copies])
             }
+            Tool::Picked => {
+                let script = "find \"$0\" -type f -size +0 -print0 | sed -zn '50~100p' | xargs -0 cat";
+                plain(&["sh", "-c", script, &root])
+            }
             Tool::Du => plain(&["du", "-s", &root]),
             Tool::Ls => plain(&["ls", "-lR", &root]),
             // A view passes no `sync` of a file system on.
@@ -541,10 +548,11 @@ mod tests {
             content_bytes: 0,
         };
         use Tool::{
-            Borg, BsdTar, Clamscan, Cp, Du, Fclones, FindCat, GnuTar, Grep, Ls, Remove, Restic, Rmlint, Rsync, Sha256,
-            Zip,
+            Borg, BsdTar, Clamscan, Cp, Du, Fclones, FindCat, GnuTar, Grep, Ls, Picked, Remove, Restic, Rmlint, Rsync,
+            Sha256, Zip,
         };
-        let readers = [GnuTar, BsdTar, Cp, FindCat, Rsync, Fclones, Rmlint, Grep, Sha256, Zip, Restic, Borg, Clamscan];
+        let readers =
+            [GnuTar, BsdTar, Cp, FindCat, Rsync, Fclones, Rmlint, Grep, Sha256, Zip, Restic, Borg, Clamscan, Picked];
         for tool in readers.into_iter().chain([Du, Ls, Remove]) {
             let argv = Work::of(tool).argv(&places);
             assert!(argv.iter().any(|arg| arg.starts_with("/mnt")), "{argv:?}");
