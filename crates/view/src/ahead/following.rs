@@ -176,6 +176,7 @@ impl<'a> Following<'a> {
         let mut warmer = Warmer::new(u64::MAX);
         let mut brought = Brought { files: Vec::new(), is_whole: true };
         let mut missing: HashSet<u32> = self.batch.iter().copied().collect();
+        let mut heard = HashSet::new();
         while brought.is_whole {
             let Some(item) = files.next() else { break };
             let (inode, is_new) = match item {
@@ -194,7 +195,7 @@ impl<'a> Following<'a> {
                 self.guided.tell(file, State::In);
                 brought.files.extend(is_new.then_some(file));
             }
-            brought.is_whole = !self.helper.end.is_due() && self.is_still_wanted();
+            brought.is_whole = !self.helper.end.is_due() && self.is_still_wanted(&mut heard);
         }
         // Before anybody goes on: it would read on beside the program.
         drop(files);
@@ -202,11 +203,14 @@ impl<'a> Following<'a> {
         brought
     }
 
-    /// Looks who waits while a sweep is under way. False when that is to end.
-    fn is_still_wanted(&mut self) -> bool {
+    /// Looks who waits while a sweep is under way; for a file of which it has `heard` somebody says so again at each one that comes. False
+    /// when the sweep is to end.
+    fn is_still_wanted(&mut self, heard: &mut HashSet<u32>) -> bool {
         while let Some(wanted) = self.board.take_wanted() {
             let awaited = |file: &u32| self.guided.is_due(*file) || self.guided.is_coming(*file);
-            let Some(file) = self.guided.by_slot(wanted).filter(awaited) else { continue };
+            let Some(file) = self.guided.by_slot(wanted).filter(awaited).filter(|file| heard.insert(*file)) else {
+                continue;
+            };
             match self.pace.waits(self.is_on_the_way(file)) {
                 Waiting::GoesOn => {}
                 Waiting::Ends => self.guided.tell(file, State::Left),
