@@ -174,10 +174,11 @@ impl Ahead {
         devices.sort_unstable();
         devices.dedup();
         let system = |step| move |source| AheadError::System { step, source };
-        let (reader, board) = match news {
+        let (reader, board) = match &news {
             None => (Reader::Itself, Board::named(&devices)),
-            Some((reader, news)) => (reader, Board::new(&devices, Some(news))),
+            Some((reader, news)) => (*reader, Board::new(&devices, Some(Arc::clone(news)))),
         };
+        let hears_of_all = news.is_none() || reader == Reader::ThroughFuse;
         let board = Arc::new(board.map_err(system("share memory with programs"))?);
         if are_quick(&devices) {
             board.pass(Phase::Looking, Phase::Aside);
@@ -185,8 +186,16 @@ impl Ahead {
         let end = Arc::new(End::default());
         let is_warm = Arc::new(AtomicBool::new(false));
         let pulse = Pulse::start(Arc::clone(&board), Arc::clone(&is_warm), BEAT).map_err(system("start a thread"))?;
-        let helper =
-            Helper { board: Arc::clone(&board), end: Arc::clone(&end), is_warm, devices, limit, reader, order };
+        let helper = Helper {
+            board: Arc::clone(&board),
+            end: Arc::clone(&end),
+            is_warm,
+            devices,
+            limit,
+            reader,
+            hears_of_all,
+            order,
+        };
         let worker = thread::Builder::new().name("ahead".into()).spawn(move || helper.run(&roots));
         let worker = worker.map_err(system("start a thread"))?;
         Ok(Self { board, end, worker, pulse })
@@ -290,6 +299,8 @@ struct Helper {
     devices: Vec<u64>,
     limit: Option<u64>,
     reader: Reader,
+    /// Of each file that is opened; where the kernel asks, it is silent while all is in memory.
+    hears_of_all: bool,
     order: Order,
 }
 

@@ -200,6 +200,11 @@ impl Board {
         self.word(slot, SLOT_STATE).load(Ordering::SeqCst) == State::Coming as u32
     }
 
+    /// Whether the file was brought in, and nobody has opened it.
+    pub(crate) fn is_in(&self, slot: Slot) -> bool {
+        self.word(slot, SLOT_STATE).load(Ordering::SeqCst) == State::In as u32
+    }
+
     /// Whether a program has opened the file.
     pub(crate) fn was_opened(&self, slot: Slot) -> bool {
         self.word(slot, SLOT_STATE).load(Ordering::SeqCst) & STATE_OPENED != 0

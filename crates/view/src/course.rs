@@ -13,6 +13,8 @@ pub const READ_PART: usize = 4;
 /// So many beside a file are looked at, in each walk and on each side, and so many places for them.
 const NEIGHBOURS: usize = 8;
 const PLACES: usize = 64;
+/// Files between one and the end of a walk that are looked at.
+const SAMPLE: usize = 16;
 
 /// A file that is in no walk has no place.
 const NONE: u32 = u32::MAX;
@@ -116,11 +118,17 @@ impl Course {
         })
     }
 
-    /// The first and the last of each walk, of those that somebody may wait for.
-    pub fn ends(&self, is_waited_for: impl Fn(u32) -> bool) -> Vec<u32> {
-        let awaited = |file: &&u32| is_waited_for(**file);
-        let ends = self.walks.iter().flat_map(|walk| [walk.iter().find(awaited), walk.iter().rev().find(awaited)]);
-        ends.flatten().copied().collect()
+    /// Whether a file stands at an end of a walk: all of some between it and the end are, that lie far apart, as `was_read` tells, which is
+    /// `None` of files that nobody waits for.
+    pub fn is_at_an_end(&self, asked: u32, was_read: impl Fn(u32) -> Option<bool>) -> bool {
+        let are_read = |between: &[u32]| {
+            let step = (between.len() / SAMPLE).max(1);
+            between.iter().step_by(step).all(|file| was_read(*file) != Some(false))
+        };
+        self.walks.iter().zip(&self.places).any(|(walk, places)| {
+            let place = places[asked as usize] as usize;
+            place < walk.len() && (are_read(&walk[..place]) || are_read(&walk[place + 1..]))
+        })
     }
 }
 
@@ -186,10 +194,11 @@ mod tests {
         let seldom = |file: u32| (file.is_multiple_of(7)).then_some(file == 42);
         assert!(course.is_on_the_way(49, |file| if file < 40 { None } else { seldom(file) }));
         assert!(!course.is_on_the_way(49, seldom));
-        let mut ends = course.ends(|file| (3..50).contains(&file));
-        ends.sort_unstable();
-        ends.dedup();
-        assert_eq!(ends, [3, 49]);
+        let read = |those: std::ops::Range<u32>| move |file: u32| Some(those.contains(&file));
+        assert!(course.is_at_an_end(0, |_| Some(false)) && course.is_at_an_end(99, |_| Some(false)));
+        assert!(course.is_at_an_end(60, read(0..60)) && course.is_at_an_end(60, read(61..100)));
+        assert!(!course.is_at_an_end(1, read(1..50)) && !course.is_at_an_end(60, read(30..90)));
+        assert!(course.is_at_an_end(3, |file| (file > 2).then_some(false)), "those before are nobody's");
         // By another order what lies far apart is side by side.
         assert!(ten().is_on_the_way(6, |file| Some([2, 4].contains(&file))));
     }

@@ -14,6 +14,8 @@ use crate::{
 
 /// How long a file that is wanted is waited for before it is looked whether all is to end.
 const PATIENCE: Duration = Duration::from_millis(250);
+/// Until so many files were wanted it is looked in the page cache what the program may have read before the trees were known.
+const EARLY: usize = 16;
 
 pub(super) struct Following<'a> {
     helper: &'a Helper,
@@ -24,8 +26,8 @@ pub(super) struct Following<'a> {
     limit: u64,
     course: Course,
     pace: Pace,
-    /// Files at the ends of walks.
-    ends: Vec<u32>,
+    /// How many were wanted.
+    wanted: usize,
     /// Files that programs wait for.
     count: u64,
     /// There is room for all of them.
@@ -56,9 +58,7 @@ impl<'a> Following<'a> {
                 guided.set(file, State::Left);
             }
         }
-        let awaited: Vec<bool> = (0..bytes.len() as u32).map(is_awaited).collect();
         let course = Course::new(guided.take_walks(), bytes.clone());
-        let ends = course.ends(|file| awaited[file as usize]);
         Self {
             helper,
             board: &helper.board,
@@ -67,7 +67,7 @@ impl<'a> Following<'a> {
             limit,
             course,
             pace: Pace::new(count, sum, limit, !are_quick(&helper.devices)),
-            ends,
+            wanted: 0,
             count,
             all_fit: sum <= limit,
             former: Vec::new(),
@@ -132,19 +132,33 @@ impl<'a> Following<'a> {
         self.guided.has_slot(file) && (1..=self.limit).contains(&self.bytes[file as usize])
     }
 
+    /// Whether the program has read a file, as far as that can be told; `None` of files that nobody waits for.
+    fn was_read(&self, file: u32) -> Option<bool> {
+        self.is_awaited(file).then(|| {
+            self.guided.was_opened(file)
+                || (!self.helper.hears_of_all && self.guided.is_in(file))
+                // Before the trees were known it was told of nothing.
+                || (self.wanted <= EARLY && self.guided.is_cached(file))
+        })
+    }
+
     fn is_on_the_way(&self, file: u32) -> bool {
-        self.course.is_on_the_way(file, |file| self.is_awaited(file).then(|| self.guided.was_opened(file)))
+        self.course.is_on_the_way(file, |file| self.was_read(file))
     }
 
     /// A file is wanted that isn't coming: learns from that, and what there was of the last sweep.
     fn step(&mut self, asked: u32) -> Step {
+        self.wanted += 1;
+        let is_on_the_way = self.is_on_the_way(asked);
         if !self.batch.is_empty() {
             let opened = self.batch.iter().filter(|file| self.guided.was_opened(**file)).count();
-            self.pace.swept(self.batch.len(), opened);
+            // Who comes to what stands behind the batch has come through it.
+            let is_read = is_on_the_way && !self.helper.hears_of_all;
+            self.pace.swept(self.batch.len(), if is_read { self.batch.len() } else { opened });
         }
         let last = self.board.last().and_then(|slot| self.guided.by_slot(slot));
         self.course.learn(last, asked);
-        let (is_on_the_way, is_at_an_end) = (self.is_on_the_way(asked), self.ends.contains(&asked));
+        let is_at_an_end = self.wanted <= EARLY && self.course.is_at_an_end(asked, |file| self.was_read(file));
         let step = self.pace.wanted(Opens { is_on_the_way, is_at_an_end, bytes: self.bytes[asked as usize] });
         if !self.all_fit && matches!(step, Step::Some(_)) {
             // Not the one that was opened last: it may still be read.

@@ -75,6 +75,18 @@ impl<'a> Guided<'a> {
         self.slots[file as usize].is_some_and(|slot| self.board.is_coming(slot))
     }
 
+    /// Whether it was brought in.
+    pub(super) fn is_in(&self, file: u32) -> bool {
+        self.slots[file as usize].is_some_and(|slot| self.board.is_in(slot))
+    }
+
+    /// Whether all of it is in the page cache.
+    pub(super) fn is_cached(&self, file: u32) -> bool {
+        let (open, bytes) = (open_file_untouched(self.path(file).as_path()), self.bytes(file));
+        let residency = open.and_then(|open| cache::residency(open.as_fd(), 0, bytes));
+        residency.is_ok_and(|residency| residency.has_all_of(bytes))
+    }
+
     pub(super) fn was_opened(&self, file: u32) -> bool {
         self.slots[file as usize].is_some_and(|slot| self.board.was_opened(slot))
     }
