@@ -4,6 +4,9 @@ use std::{ffi::OsString, path::PathBuf};
 
 use clap::Args;
 
+mod units;
+
+pub(crate) use self::units::{Units, Wanted};
 use super::serve::{Seconds, socket};
 
 const AFTER_HELP: &str = "\
@@ -43,17 +46,13 @@ pub(crate) struct DuArgs {
     /// Tell sizes instead of what is allocated
     #[arg(short = 'A', long)]
     pub(crate) apparent_size: bool,
-    /// Tell in units of SIZE
-    #[arg(short = 'B', long, value_name = "SIZE", overrides_with_all = ["bytes", "kibi", "mebi", "human_readable", "si"])]
-    pub(crate) block_size: Option<String>,
-    /// As --apparent-size --block-size=1
-    #[arg(short, long, overrides_with_all = ["block_size", "kibi", "mebi", "human_readable", "si"])]
-    pub(crate) bytes: bool,
+    #[command(flatten)]
+    pub(crate) units: Units,
     /// End with a total
     #[arg(short = 'c', long)]
     pub(crate) total: bool,
     /// Follow the symbolic links that are named as PATH
-    #[arg(short = 'D', visible_short_alias = 'H', long)]
+    #[arg(short = 'D', visible_short_alias = 'H', long, overrides_with = "dereference")]
     pub(crate) dereference_args: bool,
     /// Follow all symbolic links
     #[arg(short = 'L', long)]
@@ -64,7 +63,7 @@ pub(crate) struct DuArgs {
     /// Leave out what matches PATTERN; may be given again
     #[arg(long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<OsString>,
-    /// Leave out what matches a pattern in FILE
+    /// Leave out what matches a pattern in FILE (- for standard input)
     #[arg(short = 'X', long, value_name = "FILE")]
     pub(crate) exclude_from: Vec<PathBuf>,
     /// Take the paths from FILE (- for standard input), each with a zero byte at its end
@@ -88,24 +87,12 @@ pub(crate) struct DuArgs {
         "inodes", "separate_dirs", "time", "total",
     ])]
     pub(crate) freed: bool,
-    /// Print in powers of 1024, as 1K, 234M, 2G
-    #[arg(short, long, overrides_with_all = ["block_size", "bytes", "kibi", "mebi", "si"])]
-    pub(crate) human_readable: bool,
     /// Count inodes instead
     #[arg(long)]
     pub(crate) inodes: bool,
-    /// As --block-size=1K
-    #[arg(short = 'k', overrides_with_all = ["block_size", "bytes", "mebi", "human_readable", "si"])]
-    pub(crate) kibi: bool,
-    /// As --block-size=1M
-    #[arg(short = 'm', overrides_with_all = ["block_size", "bytes", "kibi", "human_readable", "si"])]
-    pub(crate) mebi: bool,
     /// Leave out of each directory those in it
     #[arg(short = 'S', long)]
     pub(crate) separate_dirs: bool,
-    /// Print in powers of 1000
-    #[arg(long, overrides_with_all = ["block_size", "bytes", "kibi", "mebi", "human_readable"])]
-    pub(crate) si: bool,
     /// Only a line for each PATH, as --max-depth=0
     #[arg(short, long)]
     pub(crate) summarize: bool,
@@ -150,6 +137,11 @@ pub(crate) struct DuArgs {
 }
 
 impl DuArgs {
+    /// Whether sizes are told, and not what is allocated.
+    pub(crate) fn tells_sizes(&self) -> bool {
+        self.apparent_size || self.units.tells_sizes
+    }
+
     /// The same in milliseconds.
     pub(crate) fn max_ms(&self) -> Option<u64> {
         self.within.map(|Seconds(seconds)| u64::try_from(seconds).unwrap_or(0).saturating_mul(1000))

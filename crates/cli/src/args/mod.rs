@@ -28,7 +28,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub(crate) use copy::CopyArgs;
 pub(crate) use defrag::{DefragArgs, OrderName};
-pub(crate) use du::DuArgs;
+pub(crate) use du::{DuArgs, Wanted};
 pub(crate) use export::ExportArgs;
 pub(crate) use find::FindArgs;
 pub(crate) use guard::GuardArgs;

@@ -6,7 +6,7 @@ use crate::report::Failure;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     /// So many to one, and what stands behind the figure.
-    Fixed(u64, &'static str),
+    Fixed(u64, String),
     /// The largest power of 1024 or 1000 that fits.
     Human(u64),
 }
@@ -25,20 +25,48 @@ impl Unit {
         }
         let size = size(text).filter(|&size| size > 0);
         let size = size.ok_or_else(|| Failure::told(format!("'{text}' is no block size; write 512, 4K, M or kB")))?;
-        let letter = text.chars().next().filter(char::is_ascii_alphabetic);
-        let suffix =
-            letter.and_then(|letter| LETTERS.iter().find(|known| **known == letter.to_ascii_uppercase().to_string()));
-        Ok(Unit::Fixed(size, suffix.copied().unwrap_or("")))
+        // A unit alone stands behind each figure. Its letter is written as in Human, whatever was typed.
+        let is_alone = text.starts_with(|char: char| char.is_ascii_alphabetic());
+        let suffix = match text.get(1..).filter(|_| is_alone) {
+            Some(rest) => {
+                let typed = text.get(..1).unwrap_or_default().to_ascii_uppercase();
+                let base = if rest == "B" { 1000 } else { 1024 };
+                let power = LETTERS.iter().position(|known| *known == typed).unwrap_or(0);
+                format!("{}{rest}", letter(power, base))
+            }
+            None => String::new(),
+        };
+        Ok(Unit::Fixed(size, suffix))
+    }
+
+    /// So many to one, with nothing behind the figure.
+    pub(super) fn of(size: u64) -> Unit {
+        Unit::Fixed(size, String::new())
+    }
+
+    /// What inodes are told in, as by GNU du: they are no bytes, so that many of them are never one. What is left of `KiB` is its
+    /// last letter.
+    pub(super) fn of_inodes(self) -> Unit {
+        match self {
+            Unit::Fixed(_, suffix) if suffix.ends_with('B') => Unit::Fixed(1, "B".to_owned()),
+            Unit::Fixed(..) => Unit::of(1),
+            Unit::Human(_) => self,
+        }
     }
 
     pub(super) fn write(&self, figure: i64) -> String {
         // Less than nothing there is for a moment at most, while somebody writes.
         let figure = figure.max(0) as u64;
-        match *self {
-            Unit::Fixed(size, suffix) => format!("{}{suffix}", figure.div_ceil(size)),
-            Unit::Human(base) => human(figure, base),
+        match self {
+            Unit::Fixed(size, suffix) => format!("{}{suffix}", figure.div_ceil(*size)),
+            Unit::Human(base) => human(figure, *base),
         }
     }
+}
+
+/// What stands for a power of 1024 or 1000.
+fn letter(power: usize, base: u64) -> &'static str {
+    if base == 1000 && power == 1 { "k" } else { LETTERS[power] }
 }
 
 fn human(figure: u64, base: u64) -> String {
@@ -47,15 +75,14 @@ fn human(figure: u64, base: u64) -> String {
     while figure >= unit * u128::from(base) && power + 1 < LETTERS.len() {
         (power, unit) = (power + 1, unit * u128::from(base));
     }
-    let letter = |power: usize| if base == 1000 && power == 1 { "k" } else { LETTERS[power] };
     let tenths = (figure * 10).div_ceil(unit);
     if power > 0 && tenths < 100 {
-        return format!("{}.{}{}", tenths / 10, tenths % 10, letter(power));
+        return format!("{}.{}{}", tenths / 10, tenths % 10, letter(power, base));
     }
     match figure.div_ceil(unit) {
         // Rounded up to one of the next.
-        full if full == u128::from(base) && power + 1 < LETTERS.len() => format!("1.0{}", letter(power + 1)),
-        full => format!("{full}{}", letter(power)),
+        full if full == u128::from(base) && power + 1 < LETTERS.len() => format!("1.0{}", letter(power + 1, base)),
+        full => format!("{full}{}", letter(power, base)),
     }
 }
 
@@ -96,18 +123,39 @@ mod tests {
             assert_eq!(Unit::Human(1024).write(figure), text);
         }
         assert_eq!(Unit::Human(1000).write(4096), "4.1k");
-        assert_eq!(Unit::Fixed(1024, "").write(1025), "2");
+        assert_eq!(Unit::of(1024).write(1025), "2");
+    }
+
+    #[test]
+    fn inodes_are_told_one_by_one() {
+        for (size, text) in [("1M", "4096"), ("K", "4096"), ("KiB", "4096B"), ("kB", "4096B"), ("si", "4.1k")] {
+            assert_eq!(
+                Unit::parse(size).map(|unit| unit.of_inodes().write(4096)).ok().as_deref(),
+                Some(text),
+                "{size}"
+            );
+        }
     }
 
     #[test]
     fn block_sizes_are_read() {
-        assert_eq!(Unit::parse("512").ok(), Some(Unit::Fixed(512, "")));
-        assert_eq!(Unit::parse("4K").ok(), Some(Unit::Fixed(4096, "")));
-        assert_eq!(Unit::parse("M").ok(), Some(Unit::Fixed(1 << 20, "M")));
-        assert_eq!(Unit::parse("kB").ok(), Some(Unit::Fixed(1000, "K")));
-        assert_eq!(Unit::parse("'1").ok(), Some(Unit::Fixed(1, "")));
-        assert_eq!(Unit::parse("1MiB").ok(), Some(Unit::Fixed(1 << 20, "")));
-        for wrong in ["", "0", "many", "4X", "-1", "KK", "99999999999P"] {
+        for (text, size, suffix) in [
+            ("512", 512, ""),
+            ("4K", 4096, ""),
+            ("4kB", 4000, ""),
+            ("M", 1 << 20, "M"),
+            ("k", 1024, "K"),
+            ("kB", 1000, "kB"),
+            ("KB", 1000, "kB"),
+            ("KiB", 1024, "KiB"),
+            ("MB", 1_000_000, "MB"),
+            ("MiB", 1 << 20, "MiB"),
+            ("'1", 1, ""),
+            ("1MiB", 1 << 20, ""),
+        ] {
+            assert_eq!(Unit::parse(text).ok(), Some(Unit::Fixed(size, suffix.to_owned())), "{text}");
+        }
+        for wrong in ["", "0", "many", "4X", "-1", "KK", "mib", "99999999999P"] {
             assert!(Unit::parse(wrong).is_err(), "{wrong}");
         }
     }

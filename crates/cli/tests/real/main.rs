@@ -20,6 +20,7 @@ mod defrag_kept;
 mod disk_model;
 mod du;
 mod du_files;
+mod du_pairs;
 mod du_walked;
 mod equality;
 mod export;

@@ -109,7 +109,7 @@ fn write(
 /// By which of its numbers a value stands where it does.
 fn order(args: &DuArgs, value: &Value) -> i64 {
     let Value { inodes, bytes, allocated, value } = *value;
-    let wanted = match (args.inodes, args.apparent_size || args.bytes) {
+    let wanted = match (args.inodes, args.tells_sizes()) {
         (true, _) => inodes,
         (_, true) => bytes,
         _ => allocated,

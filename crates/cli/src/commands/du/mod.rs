@@ -41,7 +41,7 @@ use self::{
 };
 use super::figures::{self, Unit};
 use crate::{
-    args::DuArgs,
+    args::{DuArgs, Wanted},
     message,
     report::{Failure, SOME_FAILED},
 };
@@ -154,18 +154,23 @@ fn told(Measured { lines, .. }: Measured) -> Vec<single::Line> {
     lines.into_iter().map(line).collect()
 }
 
+/// What is in a file; of `-`, what comes by standard input.
+fn read(file: &Path, step: &str) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    let read = match file.as_os_str().as_bytes() {
+        b"-" => io::stdin().lock().read_to_end(&mut bytes).map(drop),
+        _ => std::fs::read(file).map(|read| bytes = read),
+    };
+    read.map(|()| bytes).map_err(|error| Failure::io(file, step, &error))
+}
+
 /// What is asked for, and what of it is no path.
 fn paths(args: &mut DuArgs) -> Result<(Vec<PathBuf>, Vec<String>), Failure> {
     let Some(list) = &args.files0_from else {
         let named = std::mem::take(&mut args.paths);
         return Ok((if named.is_empty() { vec![".".into()] } else { named }, Vec::new()));
     };
-    let mut bytes = Vec::new();
-    let read = match list.as_os_str().as_bytes() {
-        b"-" => io::stdin().lock().read_to_end(&mut bytes).map(drop),
-        _ => std::fs::read(list).map(|read| bytes = read),
-    };
-    read.map_err(|error| Failure::io(list, "read the list of paths", &error))?;
+    let bytes = read(list, "read the list of paths")?;
     let (mut paths, mut wrong) = (Vec::new(), Vec::new());
     let names = bytes.strip_suffix(b"\0").unwrap_or(&bytes).split(|&byte| byte == 0);
     for (number, name) in (1..).zip(names).filter(|_| !bytes.is_empty()) {
@@ -181,8 +186,7 @@ fn rules(args: &DuArgs) -> Result<Rules, Failure> {
     let mut filter = Filter::new();
     args.exclude.iter().for_each(|pattern| filter.exclude(pattern.as_bytes()));
     for file in &args.exclude_from {
-        let text = std::fs::read(file).map_err(|error| Failure::io(file, "read patterns", &error))?;
-        filter.exclude_lines(&text);
+        filter.exclude_lines(&read(file, "read patterns")?);
     }
     Ok(Rules {
         all: args.all,
@@ -490,27 +494,26 @@ fn lines(top: &[u8], rows: Vec<Row>) -> Vec<Line> {
 fn unit(args: &DuArgs) -> Result<Unit, Failure> {
     let from_environment =
         || ["DU_BLOCK_SIZE", "BLOCK_SIZE", "BLOCKSIZE"].iter().find_map(|name| std::env::var(name).ok());
-    Ok(match &args.block_size {
-        Some(size) => Unit::parse(size)?,
-        None if args.bytes => Unit::Fixed(1, ""),
-        None if args.human_readable => Unit::Human(1024),
-        None if args.si => Unit::Human(1000),
-        None if args.mebi => Unit::Fixed(1 << 20, ""),
-        None if args.kibi => Unit::Fixed(1024, ""),
-        // Inodes are no bytes.
-        None if args.inodes => Unit::Fixed(1, ""),
+    let unit = match &args.units.wanted {
+        Some(Wanted::Size(size)) => Unit::parse(size)?,
+        Some(Wanted::Bytes) => Unit::of(1),
+        Some(Wanted::Human) => Unit::Human(1024),
+        Some(Wanted::Si) => Unit::Human(1000),
+        Some(Wanted::Mebi) => Unit::of(1 << 20),
+        Some(Wanted::Kibi) => Unit::of(1024),
         // Of what can't be understood there GNU du takes no notice.
         None => match from_environment().and_then(|size| Unit::parse(&size).ok()) {
             Some(unit) => unit,
-            None if std::env::var_os("POSIXLY_CORRECT").is_some() => Unit::Fixed(512, ""),
-            None => Unit::Fixed(1024, ""),
+            None if std::env::var_os("POSIXLY_CORRECT").is_some() => Unit::of(512),
+            None => Unit::of(1024),
         },
-    })
+    };
+    Ok(if args.inodes { unit.of_inodes() } else { unit })
 }
 
 /// The figure that was asked for.
 fn figure(args: &DuArgs, figures: &Figures) -> i64 {
-    match (args.inodes, args.apparent_size || args.bytes) {
+    match (args.inodes, args.tells_sizes()) {
         _ if args.freed => figures.freed,
         (true, _) => figures.inodes(),
         (_, true) => figures.bytes + figures.directory_bytes,
