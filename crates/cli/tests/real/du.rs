@@ -302,6 +302,50 @@ fn what_is_mounted_below_closed_directories_is_left_out() {
     serving.end();
 }
 
+/// A later mount hides what was mounted below its place: only what is seen there counts, as with GNU du and our walk.
+#[test]
+fn what_a_mount_hides_is_not_counted() {
+    root_test!();
+    let (image, hidden, place) = (Image::new(Fs::Ext4, 256 << 20), Folder::new(), Folder::new());
+    tree_without_links(&image.root());
+    fs::write(hidden.join("f"), vec![1; 90_000]).expect("a file");
+    let serving = Serving::start(&image);
+    let place = place.join("place");
+    let _below = Bind::new(&hidden.join(""), &place.join("a"));
+    let _above = Bind::new(&image.root(), &place);
+    for options in [&["-s"][..], &["-d1"]] {
+        let expected = sorted_lines(&output(Command::new("du").args(options).arg(&place)));
+        let asked = finish(serving.du(options, &place).arg("-v"), 0);
+        assert_eq!(sorted_lines(&asked.stdout), expected, "{options:?}: {}", text(&asked.stderr));
+        assert!(text(&asked.stderr).contains("from the server"), "{}", text(&asked.stderr));
+    }
+    serving.end();
+}
+
+/// A place that is seen twice below a directory counts once, whoever counts.
+#[test]
+fn what_is_bound_within_counts_once() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let at = |name: &str| image.root().join(name);
+    let serving = Serving::start(&image);
+    let _bound = [Bind::new(&at("a"), &at("d/bound")), Bind::new(&at("private"), &at("d/again"))];
+    let once = ["--exclude=bound", "--exclude=again", "-sb"];
+    let whole = text(&output(Command::new("du").args(once).arg(image.root())));
+    // Of `private` all is in it, of `a` as well, and none lies in `d` itself.
+    let three = text(&output(Command::new("du").args(["-cb", "-d0"]).args(["d", "a", "private"].map(at))));
+    let three = three.lines().last().and_then(|line| line.split('\t').next()).expect("a total").to_owned();
+    for (below, expected) in [("", whole.split('\t').next().unwrap_or_default()), ("d", &three)] {
+        let asked = finish(&mut serving.du(&["-sbv"], &at(below)), 0);
+        assert!(text(&asked.stderr).contains("from the server"), "{}", text(&asked.stderr));
+        let walked = output(onesweep(["du", "--socket", "/nowhere", "-sb"]).arg(at(below)));
+        let told = [&asked.stdout[..], &walked].map(|said| text(said).split('\t').next().map(str::to_owned));
+        assert_eq!(told, [Some(expected.to_owned()), Some(expected.to_owned())], "{below:?}");
+    }
+    serving.end();
+}
+
 /// Connects as nobody more often than a server takes it, says so, and stays until its input ends.
 const MANY_CONNECTIONS: &str = "
 import os, socket, sys
