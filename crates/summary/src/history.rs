@@ -22,6 +22,8 @@ pub struct Point {
 const KEPT: [(i64, i64); 4] = [(DAY, 10 * MINUTE), (7 * DAY, 3600), (31 * DAY, 6 * 3600), (366 * DAY, DAY)];
 /// What is older.
 const OLDEST_EVERY: i64 = 7 * DAY;
+/// Of a time in which nothing changes the end is moved so often, and no oftener: to write that takes as much as what has changed.
+const STILL_EVERY: i64 = 3600;
 /// How it is stored. What was stored before had no such number, and began with the seconds from 1970 to its first point.
 const FORMAT: u8 = 1;
 const MINUTE: i64 = 60;
@@ -77,6 +79,13 @@ impl History {
     pub fn at(&self, time: i64) -> Option<Point> {
         let later = self.points.partition_point(|point| point.at <= time);
         self.points.get(later.checked_sub(1)?).copied()
+    }
+
+    /// Whether it says so already: nothing has changed between its last two points and this one, and the last isn't old.
+    pub(crate) fn says(&self, point: &Point) -> bool {
+        let [.., before, last] = &self.points[..] else { return false };
+        let age = point.at - last.at;
+        before.is_like(point) && last.is_like(point) && (0..STILL_EVERY).contains(&age)
     }
 
     /// Adds what is true at the time of `noting`, and thins out what is old. Of a time in which nothing changes both ends are kept. False where
@@ -227,6 +236,23 @@ mod tests {
         }
         let found: Vec<(i64, i64)> = history.points().iter().map(|point| (point.at, point.bytes)).collect();
         assert_eq!(found, [(1000, 5), (4000, 5), (5000, 6), (6000, 6)]);
+    }
+
+    #[test]
+    fn of_a_time_without_change_the_end_is_moved_each_hour() {
+        let mut history = History::default();
+        assert!(!history.says(&point(1000, 5)));
+        for time in [1000, 2000] {
+            assert!(!history.says(&point(time, 5)));
+            assert!(history.add(point(time, 5), at(time)));
+        }
+        for (time, bytes, says) in
+            [(2000, 5, true), (5599, 5, true), (5600, 5, false), (2600, 6, false), (1900, 5, false)]
+        {
+            assert_eq!(history.says(&point(time, bytes)), says, "{time} {bytes}");
+        }
+        assert!(history.add(point(3000, 6), at(3000)));
+        assert!(!history.says(&point(3600, 6)), "of that there is one end only");
     }
 
     #[test]

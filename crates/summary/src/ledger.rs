@@ -30,6 +30,9 @@ use crate::{
     whole_for::WholeFor,
 };
 
+/// Bytes of records and totals over time that wait to be written.
+const UNWRITTEN_MAX: usize = 4 << 20;
+
 /// So many directories may be waiting for their first harvest before they are written without it.
 const FOUND_MAX: usize = 1 << 17;
 
@@ -257,8 +260,8 @@ impl Ledger {
 
     /// The totals of a directory over time.
     pub fn history(&self, slot: Slot) -> Result<History, StoreError> {
-        match self.batch.histories.get(&slot) {
-            Some(history) => Ok(history.clone().unwrap_or_default()),
+        match self.batch.history(slot) {
+            Some(history) => Ok(history.unwrap_or_default()),
             None => Ok(self.store.history(slot)?.unwrap_or_default()),
         }
     }
@@ -266,22 +269,21 @@ impl Ledger {
     /// Adds to it what the directory comes to now. False where the clock stands before what was noted: see [`History::add`].
     pub fn note_history(&mut self, slot: Slot, noting: Noting, whole_for: WholeFor) -> Result<bool, StoreError> {
         let mut history = self.history(slot)?;
+        let point = Point::of(&self.record(slot)?.subtree.sums, noting.at, whole_for);
+        if history.says(&point) {
+            return Ok(true);
+        }
         history.asked_at = noting.asked_at;
-        let is_noted = history.add(Point::of(&self.record(slot)?.subtree.sums, noting.at, whole_for), noting);
+        let is_noted = history.add(point, noting);
         if is_noted && !history.points().is_empty() {
-            self.batch.histories.insert(slot, Some(history));
+            self.batch.put_history(slot, Some(&history));
         }
         Ok(is_noted)
     }
 
     /// It is noted no longer.
     pub(crate) fn forget_history(&mut self, slot: Slot) {
-        self.batch.histories.insert(slot, None);
-    }
-
-    /// How much is to be written: bytes that it takes in memory, nearly.
-    pub fn unwritten(&self) -> usize {
-        self.batch.record_bytes()
+        self.batch.put_history(slot, None);
     }
 
     /// Takes a new directory in. `None` when there are too many.
@@ -505,7 +507,7 @@ impl Ledger {
             self.owed.remove(&at);
             self.found.remove(&at);
             self.batch.forget(at);
-            self.batch.histories.insert(at, None);
+            self.batch.put_history(at, None);
             if let Some(books) = &mut self.books {
                 books.forget(at);
             }
@@ -593,6 +595,11 @@ impl Ledger {
             self.is_loose = true;
         }
         Ok(())
+    }
+
+    /// Writes what is known, not durably, where that is so much that it would take much memory until the next time.
+    pub(crate) fn commit_much(&mut self, facts: &Facts) -> Result<(), StoreError> {
+        if self.batch.bytes() >= UNWRITTEN_MAX { self.commit(facts, false) } else { Ok(()) }
     }
 
     /// Hands over what has changed to be made durable, which is done by [`Store::write_staged`] while others ask. `None` where

@@ -412,7 +412,7 @@ impl Store {
 
     /// The totals of a directory over time.
     pub fn history(&self, slot: Slot) -> Result<Option<History>, StoreError> {
-        if let Some(history) = self.staged().and_then(|staged| staged.batch.histories.get(&slot).cloned()) {
+        if let Some(history) = self.staged().and_then(|staged| staged.batch.history(slot)) {
             return Ok(history);
         }
         let bytes = self.get(|tables| &tables.histories, slot.0)?;
@@ -488,9 +488,9 @@ impl Store {
             }
             drop(table);
             let mut table = transaction.open_table(HISTORIES)?;
-            for (slot, history) in &batch.histories {
+            for (slot, history) in batch.histories() {
                 match history {
-                    Some(history) => table.insert(slot.0, history.encode().as_slice())?,
+                    Some(history) => table.insert(slot.0, history)?,
                     None => table.remove(slot.0)?,
                 };
             }

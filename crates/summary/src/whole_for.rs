@@ -76,6 +76,11 @@ impl Default for Looking {
 }
 
 impl Looking {
+    /// Looks at more of them later, when anything may have changed.
+    pub(crate) fn anew(self) -> Looking {
+        Looking { ways: HashMap::new(), ..self }
+    }
+
     /// For whom the totals of a directory are all there is now. What lies above its file system isn't looked at.
     /// What may have been closed since it was read is root's.
     pub fn at(&mut self, ledger: &Ledger, slot: Slot) -> Result<WholeFor, StoreError> {

@@ -21,8 +21,9 @@ pub struct Batch {
     pub linked: Map<LinkKey, Option<Linked>>,
     /// Where inodes with one name are.
     pub places: BTreeMap<(u64, u64), Slot>,
-    /// Totals over time.
-    pub histories: SlotMap<Option<History>>,
+    /// Totals over time, as the store holds them: in memory they take six times as much.
+    histories: SlotMap<Option<Vec<u8>>>,
+    history_bytes: usize,
 }
 
 /// What is to be written of a directory.
@@ -40,6 +41,31 @@ impl Batch {
         self.linked.clear();
         self.places.clear();
         self.histories.clear();
+        self.history_bytes = 0;
+    }
+
+    /// Puts down the totals of a directory over time, or that there are none any more.
+    pub fn put_history(&mut self, slot: Slot, history: Option<&History>) {
+        let history = history.map(|history| {
+            let mut bytes = history.encode();
+            bytes.shrink_to_fit();
+            bytes
+        });
+        let bytes = |history: &Option<Vec<u8>>| history.as_ref().map_or(0, Vec::len);
+        self.history_bytes += bytes(&history);
+        if let Some(before) = self.histories.insert(slot, history) {
+            self.history_bytes -= bytes(&before);
+        }
+    }
+
+    /// What was put down so: `None` where nothing was.
+    pub(crate) fn history(&self, slot: Slot) -> Option<Option<History>> {
+        let history = self.histories.get(&slot)?;
+        Some(history.as_ref().and_then(|bytes| History::decode(bytes)))
+    }
+
+    pub(super) fn histories(&self) -> impl Iterator<Item = (Slot, Option<&[u8]>)> {
+        self.histories.iter().map(|(&slot, history)| (slot, history.as_deref()))
     }
 
     /// Puts down a record that isn't likely to change before it is written: it takes a quarter of the room.
@@ -71,9 +97,9 @@ impl Batch {
         self.records.insert(slot, None);
     }
 
-    /// The bytes that records take in memory, nearly.
-    pub(crate) fn record_bytes(&self) -> usize {
-        self.records.len() * size_of::<(Slot, Option<Record>)>() + self.finished.bytes.len()
+    /// The bytes that records and totals over time take in memory, nearly.
+    pub(crate) fn bytes(&self) -> usize {
+        self.records.len() * size_of::<(Slot, Option<Record>)>() + self.finished.bytes.len() + self.history_bytes
     }
 
     /// The directories that are written, neighbours beside each other: they lie in the same page.
@@ -144,6 +170,11 @@ impl Finished {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        history::{Noting, Point},
+        totals::Sums,
+        whole_for::WholeFor,
+    };
 
     fn record(name: &str) -> Record {
         Record { name: name.into(), ..Record::default() }
@@ -167,6 +198,26 @@ mod tests {
         assert_eq!((found(&batch, 2), batch.holds(Slot(2))), (Some(None), true));
         batch.clear();
         assert!(batch.is_empty() && batch.rows().is_empty());
+    }
+
+    #[test]
+    fn totals_over_time_take_what_the_store_takes() {
+        let mut history = History::default();
+        for at in (1_700_000_000..1_700_000_000 + 100 * 600).step_by(600) {
+            let noting = Noting { at, old_by: at, asked_at: at, begins: true, ends_future: false };
+            let sums = Sums { files: at, bytes: at * 4096, blocks: at * 8, ..Sums::default() };
+            assert!(history.add(Point::of(&sums, at, WholeFor::Owner(1000)), noting));
+        }
+        let (mut batch, stored) = (Batch::default(), history.encode().len());
+        assert!(stored * 2 < size_of_val(history.points()), "{stored}");
+        for slot in [1, 2, 1, 3] {
+            batch.put_history(Slot(slot), Some(&history));
+        }
+        batch.put_history(Slot(3), None);
+        assert_eq!(batch.bytes(), 2 * stored);
+        assert_eq!([1, 3, 4].map(|slot| batch.history(Slot(slot))), [Some(Some(history)), Some(None), None]);
+        batch.clear();
+        assert_eq!(batch.bytes(), 0);
     }
 
     #[test]

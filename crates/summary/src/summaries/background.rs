@@ -59,7 +59,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             return Ok(Tended::Some(0));
         }
         let now = self.now();
-        self.note_histories()?;
+        if !self.note_histories()? {
+            return Ok(Tended::Some(0));
+        }
         if self.waits_for_search() {
             return Ok(Tended::Some(0));
         }

@@ -20,9 +20,6 @@ use crate::{
     tracker::Tracker,
 };
 
-/// Bytes of records that wait to be written.
-const UNWRITTEN_MAX: usize = 4 << 20;
-
 /// The parts of [`Summaries`] that a reading changes, by a harvest with one number.
 pub(super) struct Merging<'a> {
     pub(super) ledger: &'a mut Ledger,
@@ -188,9 +185,7 @@ impl Merging<'_> {
             self.outdated.extend(merged.moved.into_iter().filter(|&at| !self.ledger.nodes.is_dirty(at)));
         }
         self.nowhere.extend(merged.missing.into_iter().map(|slot| Lost { slot, told: None }));
-        if self.ledger.unwritten() >= UNWRITTEN_MAX {
-            self.ledger.commit(&self.facts, false)?;
-        }
+        self.ledger.commit_much(&self.facts)?;
         Ok(Further { new: merged.new, doubted })
     }
 

@@ -17,6 +17,8 @@ const EVERY: i64 = 10 * 60;
 /// What the clock says is doubted where it is off by more seconds, until it has held for as long.
 const DAY: i64 = 86_400;
 
+/// So many directories are noted at a time, between which others ask.
+const NOTED_MAX: usize = 256;
 /// So many directories are read so that it is known who may look into them.
 const MADE_SURE_MAX: usize = 256;
 
@@ -30,6 +32,16 @@ pub(super) struct NotedBy {
     doubted_since: Option<i64>,
     /// Since when it stands before what was noted already.
     behind_since: Option<i64>,
+    under_way: Option<Round>,
+}
+
+/// All are being noted.
+#[derive(Debug)]
+struct Round {
+    left: Vec<Slot>,
+    looking: Looking,
+    /// The clock stands before what was noted of one of them.
+    is_behind: bool,
 }
 
 impl NotedBy {
@@ -41,6 +53,7 @@ impl NotedBy {
             doubted_since: None,
             // Until the first look.
             behind_since: known.filter(|&known| time < known).map(|_| now),
+            under_way: None,
         }
     }
 
@@ -126,27 +139,47 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.drain()
     }
 
-    /// Notes the totals of directories that were asked for, when it is time.
-    pub(super) fn note_histories(&mut self) -> Result<(), SummaryError> {
+    /// Notes the totals of directories that were asked for, when it is time, some of them at a time; true when none is left.
+    pub(super) fn note_histories(&mut self) -> Result<bool, SummaryError> {
         let (now, time) = (self.now(), self.time());
-        if !self.is_noting || !self.noted_by.is_due(now) {
-            return Ok(());
+        if !self.is_noting {
+            return Ok(true);
         }
-        let last = self.noted_by.last.replace(now);
-        self.make_sure()?;
-        if self.waits_for_search() {
-            // What was closed isn't known.
-            self.noted_by.last = last;
-            return Ok(());
+        let round = match self.noted_by.under_way.take() {
+            Some(Round { left, looking, is_behind }) => Round { left, looking: looking.anew(), is_behind },
+            None if !self.noted_by.is_due(now) => return Ok(true),
+            None => {
+                let last = self.noted_by.last.replace(now);
+                self.make_sure()?;
+                if self.waits_for_search() {
+                    // What was closed isn't known.
+                    self.noted_by.last = last;
+                    return Ok(true);
+                }
+                let left = self.remembered.all().map(|(slot, _)| slot).collect();
+                Round { left, looking: Looking::default(), is_behind: false }
+            }
+        };
+        let round = self.note_some(round, time, now)?;
+        if round.left.is_empty() {
+            self.noted_by.is_behind(round.is_behind, now);
+            return Ok(true);
         }
+        self.noted_by.under_way = Some(round);
+        Ok(false)
+    }
+
+    fn note_some(&mut self, mut round: Round, time: i64, now: i64) -> Result<Round, SummaryError> {
         let noting = self.noted_by.noting(time, now);
-        let (mut is_behind, mut looking) = (false, Looking::default());
-        for (slot, asked_at) in self.remembered.all() {
-            let whole_for = looking.at(&self.ledger, slot)?;
-            is_behind |= !self.ledger.note_history(slot, Noting { asked_at, ..noting }, whole_for)?;
+        for slot in round.left.split_off(round.left.len().saturating_sub(NOTED_MAX)) {
+            // One may be gone by now.
+            let Some(asked_at) = self.remembered.asked_at(slot) else { continue };
+            let whole_for = round.looking.at(&self.ledger, slot)?;
+            round.is_behind |= !self.ledger.note_history(slot, Noting { asked_at, ..noting }, whole_for)?;
         }
-        self.noted_by.is_behind(is_behind, now);
-        Ok(())
+        self.note_the_time();
+        self.ledger.commit_much(&self.facts)?;
+        Ok(round)
     }
 }
 

@@ -43,6 +43,11 @@ impl Remembered {
         self.asked.iter().map(|(&slot, at)| (slot, at.load(Ordering::Relaxed)))
     }
 
+    /// When it was asked for last; `None` where it isn't remembered.
+    pub(super) fn asked_at(&self, slot: Slot) -> Option<i64> {
+        self.asked.get(&slot).map(|at| at.load(Ordering::Relaxed))
+    }
+
     /// It is asked for: whether nothing has to be done for that.
     pub(super) fn is_asked(&self, slot: Slot, now: i64) -> bool {
         if let Some(at) = self.asked.get(&slot) {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use onesweep_summary::{history::History, store::Store};
+use onesweep_summary::{history::History, store::Store, summaries::Tended};
 use onesweep_sys::fanotify::Happened;
 
 use crate::{
@@ -164,11 +164,37 @@ fn when_directories_were_asked_for_is_kept() {
     go_on(&mut tracked, &hands, 2 * EVERY);
     // Nothing is read, nor written, for that.
     agrees(&mut tracked, &tree, ROOT, "once more");
-    go_on(&mut tracked, &hands, EVERY);
+    // Of what doesn't change nothing is written for an hour.
+    go_on(&mut tracked, &hands, HOUR);
     tracked.close().expect("it is written");
     let slots = [ROOT, other].map(|ino| tracked.ledger().nodes.find(id(ino)).expect("it is known"));
     drop(tracked);
     let asked: HashMap<_, _> =
         Store::open(&path).expect("the store").with_history().expect("it reads").into_iter().collect();
     assert_eq!(slots.map(|slot| asked[&slot] - began), [2 * EVERY, 0]);
+}
+
+/// Between which others ask.
+#[test]
+fn many_are_noted_some_at_a_time() {
+    let (tree, hands) = (Tree::new(7), Hands::new());
+    let all = 9001..9601;
+    for ino in all.clone() {
+        let mut state = tree.state();
+        state.directories.insert(ino, Directory { parent: ROOT, ..Directory::default() });
+        state.directory(ROOT).directories.insert(ino, ino.to_string());
+    }
+    let mut tracked = opened(&tree, Store::in_memory().expect("a store")).with_clock(hands.clone());
+    all.clone().for_each(|ino| agrees(&mut tracked, &tree, ino, "at first"));
+    tracked.begin_noting();
+    let noted = |tracked: &Tracked| all.clone().filter(|&ino| history(tracked, ino).points().len() == 2).count();
+    hands.pass(EVERY);
+    let (mut before, mut times) = (noted(&tracked), 0);
+    assert_eq!(before, 0);
+    while tracked.tend(i64::MAX, 1000, &|| false).expect("no error") == Tended::Some(0) {
+        let now = noted(&tracked);
+        assert!((1..=256).contains(&(now - before)), "{before} {now}");
+        (before, times) = (now, times + 1);
+    }
+    assert_eq!((noted(&tracked), times), (600, 2));
 }
