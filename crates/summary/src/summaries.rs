@@ -51,6 +51,7 @@ pub use self::{
 };
 use crate::{
     clock::{Clock, SystemClock},
+    custom::declare::Declared,
     identity::NodeId,
     ledger::Ledger,
     links::LinkKey,
@@ -245,9 +246,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.root
     }
 
-    /// Something was stored when it was opened.
-    pub(crate) fn is_known(&self) -> bool {
-        self.is_known
+    /// What was stored when it was opened was all there was at some time: not what a first harvest left that didn't come to its end.
+    pub(crate) fn was_whole(&self) -> bool {
+        self.is_known && self.facts.tidied != 0
+    }
+
+    /// True where what is stored by the declared summaries is of all directories: not from when others are declared until all were read.
+    pub(crate) fn has_all_declared(&self) -> bool {
+        self.facts.declared == self.ledger.declared().map_or(0, Declared::hash)
     }
 
     /// The tree, its records and the store.

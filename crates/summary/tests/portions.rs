@@ -399,7 +399,7 @@ fn who_waits_no_longer_is_told_what_is_stored() {
             told.push(progress);
             drop(closed.take());
         };
-        let mut patience = Patience { until: None, tell: Some(&mut tell) };
+        let mut patience = Patience { tell: Some(&mut tell), ..Patience::default() };
         shared.answer_within(id(ROOT), Freshness::Exact, &mut patience).expect("an answer")
     };
     assert_eq!(told[0], Progress { read: 0, left: 1 });
@@ -476,7 +476,7 @@ fn who_wants_all_written_keeps_nobody_waiting() {
     shared.catch_up(|_, done| done.expect("it is known"));
     assert!(flat.shared.set(Arc::downgrade(&shared)).is_ok(), "once");
     let mut told = |_: Progress| ();
-    let mut patience = Patience { until: None, tell: Some(&mut told) };
+    let mut patience = Patience { tell: Some(&mut told), ..Patience::default() };
     for patience in [&mut Patience::default(), &mut patience] {
         let before = flat.slow.swap(0, Ordering::SeqCst);
         let answer = shared.answer_within(id(ROOT), Freshness::Synced, patience).expect("an answer");

@@ -11,6 +11,8 @@ use crate::{access::Asker, identity::NodeId, summaries::Freshness};
 
 /// So often who waits is told how far it got.
 const TELL_EVERY: Duration = Duration::from_secs(1);
+/// So long who harvests is given to come to the end of a portion, by who wants what is stored.
+const LET_IN_WITHIN: Duration = Duration::from_millis(500);
 /// So many harvests may go on by themselves at a time.
 const GOING_MAX: usize = 16;
 /// And so many for one who does not see all.
@@ -30,6 +32,8 @@ pub struct Progress {
 pub struct Patience<'a> {
     /// Until then.
     pub until: Option<Instant>,
+    /// What has changed while nobody tracked it is waited for until then, by all questions of one request together.
+    pub catching_up_until: Option<Instant>,
     /// Who is told meanwhile.
     pub tell: Option<&'a mut dyn FnMut(Progress)>,
 }
@@ -38,7 +42,13 @@ impl<'a> Patience<'a> {
     /// Ends after so long.
     pub fn of(time: Option<Duration>) -> Patience<'a> {
         // What is too long to be told is for ever.
-        Patience { until: time.and_then(|time| Instant::now().checked_add(time)), tell: None }
+        Patience { until: time.and_then(|time| Instant::now().checked_add(time)), ..Patience::default() }
+    }
+
+    /// Until when who harvests is given to come to the end of a portion.
+    pub(super) fn let_in_by(&self) -> Instant {
+        let by = Instant::now() + LET_IN_WITHIN;
+        self.catching_up_until.map_or(by, |until| by.min(until + LET_IN_WITHIN))
     }
 
     pub(super) fn is_endless(&self) -> bool {
@@ -149,6 +159,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Or a request that asks for much would wait as long for each of it.
+    #[test]
+    fn who_harvests_is_waited_for_once_by_a_request() {
+        let until = Instant::now();
+        let patience = Patience { catching_up_until: Some(until), ..Patience::default() };
+        assert_eq!([patience.let_in_by(), patience.let_in_by()], [until + LET_IN_WITHIN; 2]);
+    }
 
     #[test]
     fn nobody_takes_all_harvests_that_go_on_by_themselves() {

@@ -4,7 +4,7 @@
 //! reached, and names mean the same to both sides. Who can't send an open file names a path instead. The answer is one line that
 //! begins it, then one for each directory.
 
-use std::ops::AddAssign;
+use std::{ops::AddAssign, time::Instant};
 
 use onesweep_sys::files::{EntryType, Stat};
 use serde::{Deserialize, Serialize};
@@ -66,9 +66,10 @@ pub struct Question {
     /// [`late`](Head::late).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ms: Option<u64>,
-    /// The same of what is found out, and harvested, of the time before the server began: that may take hours. Nobody asks for it on the socket.
+    /// What is found out, and harvested, of the time before the server began is waited for until then: that may take hours. Nobody asks for
+    /// it on the socket.
     #[serde(skip)]
-    pub catching_up_ms: Option<u64>,
+    pub catching_up_until: Option<Instant>,
     /// While it is waited for, lines come that say how far it is. For lines alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub progress: bool,
@@ -90,7 +91,7 @@ impl Question {
             portion: None,
             takes_portions: false,
             max_ms: None,
-            catching_up_ms: None,
+            catching_up_until: None,
             progress: false,
         }
     }

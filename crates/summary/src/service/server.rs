@@ -307,9 +307,8 @@ impl Server {
     ) -> Result<Reached<'a>, Refusal> {
         let began = Instant::now();
         let until = |is_ready: bool| {
-            let catching_up_ms = question.catching_up_ms.filter(|_| !is_ready);
-            let max_ms = [question.max_ms, catching_up_ms].into_iter().flatten().min();
-            max_ms.and_then(|max_ms| began.checked_add(Duration::from_millis(max_ms)))
+            let given_up_at = question.max_ms.and_then(|max_ms| began.checked_add(Duration::from_millis(max_ms)));
+            [given_up_at, question.catching_up_until.filter(|_| !is_ready)].into_iter().flatten().min()
         };
         let directory = match (file, &question.path, question.inode) {
             (Some(file), _, _) => file,
@@ -342,7 +341,8 @@ impl Server {
             let tracked = served.shared.shared_until(until(false)).ok_or(Refusal::Late)?;
             (tracked.cached(id, seen).map_err(refusal)?, Held::Shared(tracked))
         } else {
-            let mut patience = Patience { until: until(served.shared.is_ready()), tell };
+            let catching_up_until = question.catching_up_until;
+            let mut patience = Patience { until: until(served.shared.is_ready()), catching_up_until, tell };
             let how = (question.since.is_some(), seen);
             let told = served.shared.query_within(id, question.freshness, how, &mut patience);
             told.map_err(|error| match error {
@@ -368,7 +368,7 @@ fn find_inode(
     freshness: Freshness,
     until: Option<Instant>,
 ) -> Result<OwnedFd, Refusal> {
-    let mut patience = Patience { until, tell: None };
+    let mut patience = Patience { until, ..Patience::default() };
     let mut may_hold: Vec<&Arc<Served>> = volumes.iter().filter(|served| served.volume.may_hold(inode.dev)).collect();
     // Only subvolumes of btrfs have device numbers that aren't known.
     let is_btrfs = |served: &&Arc<Served>| served.volume.method() == Some(Method::Generations);

@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -28,8 +28,6 @@ const PORTION: usize = 8;
 /// So long the background gives way to who asks, one after the other; then it takes its turn.
 const GIVE_WAY: Duration = Duration::from_secs(1);
 
-/// So long who harvests is given to come to the end of a portion, by who wants what is stored.
-const LET_IN_WITHIN: Duration = Duration::from_millis(500);
 /// So often it is looked whether who is there first has gone.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -50,8 +48,8 @@ pub struct Shared<D, T> {
     nobody_waits: Condvar,
     /// Harvests for questions whose askers may have gone.
     going: Arc<AllGoing>,
-    /// Nothing was known when it began: until all was read once, whatever is counted is a part.
-    began_empty: bool,
+    /// All was read once: until then whatever is counted is a part.
+    is_counted: AtomicBool,
     /// It is known what has changed while nobody tracked it.
     is_ready: Mutex<bool>,
     ready: Condvar,
@@ -83,7 +81,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     pub fn new(mut tracked: Summaries<D, T>) -> Self {
         tracked.leave_large(ENTRIES_MAX);
         tracked.leave_searches();
-        let began_empty = !tracked.is_known();
+        let is_counted = AtomicBool::new(tracked.was_whole());
         Self {
             directories: tracked.directories().clone(),
             clock: Arc::clone(tracked.clock()),
@@ -93,7 +91,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
             waiting: Mutex::new(0),
             nobody_waits: Condvar::new(),
             going: Arc::default(),
-            began_empty,
+            is_counted,
             is_ready: Mutex::new(false),
             ready: Condvar::new(),
         }
@@ -284,27 +282,30 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     /// True where what is stored was all there was at some time: not while all is read for the first time. Nobody is let in then, for that
     /// would end reading in bulk.
     pub(super) fn is_counted(&self) -> bool {
-        !self.began_empty || self.is_ready()
+        self.is_counted.load(Ordering::Acquire)
     }
 
-    /// Waits until that is so; false when that takes too long.
+    /// Waits until that is so; false when that takes too long, or has failed.
     pub(super) fn is_counted_by(&self, until: Option<Instant>) -> bool {
         if self.is_counted() {
             return true;
         }
         let Some(until) = until else {
             self.wait_until_ready();
-            return true;
+            return self.is_counted();
         };
         let is_ready = lock(&self.is_ready);
         let left = until.saturating_duration_since(Instant::now());
-        let waited = self.ready.wait_timeout_while(is_ready, left, |is_ready| !*is_ready);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        drop(self.ready.wait_timeout_while(is_ready, left, |is_ready| !*is_ready));
+        self.is_counted()
     }
 
     /// Finds out what has changed while nobody tracked it, and harvests that. `done` is told before anybody asks.
     pub fn catch_up(&self, done: impl FnOnce(&Summaries<D, T>, Result<(), SummaryError>)) {
         let caught_up = self.try_catch_up();
+        if caught_up.is_ok() {
+            self.is_counted.store(true, Ordering::Release);
+        }
         done(&self.shared(), caught_up);
         *lock(&self.is_ready) = true;
         self.ready.notify_all();
@@ -343,9 +344,9 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     }
 
     /// Ends in good order; false where somebody reads, and that is not waited for: because `waits` is false, or what has changed is still being
-    /// found out. A part of what is there would be taken for all by who opens the store next.
+    /// found out; and where a first harvest has failed. A part of what is there would be taken for all by who opens the store next.
     pub(super) fn close(&self, waits: bool) -> Result<bool, SummaryError> {
-        if !self.is_ready() {
+        if !self.is_ready() || !self.is_counted() {
             return Ok(false);
         }
         let tracked = if waits { Some(self.alone()) } else { self.try_alone() };
@@ -419,8 +420,7 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             if !self.is_counted() {
                 return Err(SummaryError::Late);
             }
-            let let_in_by = Instant::now() + LET_IN_WITHIN;
-            let tracked = self.shared_until(Some(let_in_by)).ok_or(SummaryError::Late)?;
+            let tracked = self.shared_until(Some(patience.let_in_by())).ok_or(SummaryError::Late)?;
             return Ok((tracked.late(id, seen)?, Held::Shared(tracked)));
         }
         if freshness == Freshness::Exact {

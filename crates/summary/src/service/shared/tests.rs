@@ -32,6 +32,8 @@ fn access(ino: u64) -> Access {
 struct Homes {
     read: Mutex<BTreeSet<u64>>,
     told: Mutex<Vec<Change>>,
+    /// Nothing can be heard of what changes.
+    is_silent: AtomicBool,
 }
 
 impl Homes {
@@ -86,6 +88,9 @@ struct Told(Arc<Homes>);
 
 impl Tracker for Told {
     fn drain(&self) -> io::Result<Drained> {
+        if self.0.is_silent.load(Ordering::Relaxed) {
+            return Err(io::Error::other("silence"));
+        }
         Ok(Drained { changes: std::mem::take(&mut *lock(&self.0.told)), ..Drained::default() })
     }
 
@@ -192,7 +197,7 @@ fn who_set_no_time_is_not_told_that_it_is_up() {
     }
     homes.change_all();
     let mut tell = |_: Progress| {};
-    let mut patience = Patience { until: None, tell: Some(&mut tell) };
+    let mut patience = Patience { tell: Some(&mut tell), ..Patience::default() };
     let answer = shared.answer_within(id(ROOT), Freshness::Exact, &mut patience).expect("an answer");
     assert!(answer.is_exact && answer.late.is_none(), "{answer:?}");
     homes.change_all();
@@ -229,4 +234,34 @@ fn who_is_left_before_all_is_counted_keeps_no_part_of_it() {
     assert!(shared.close(true).expect("all is stored"));
     drop(shared);
     assert!(Shared::new(open(&homes)).is_counted());
+}
+
+/// What was written on the way isn't all, as little as what is left where it failed.
+#[test]
+fn what_a_first_harvest_has_left_unfinished_is_not_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let homes = Arc::<Homes>::default();
+    let open = || {
+        let (store, told) = (Store::open(&path).expect("a store"), Told(Arc::clone(&homes)));
+        Shared::new(Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries"))
+    };
+    let shared = open();
+    {
+        let mut tracked = shared.alone();
+        let (root, mut asking, asked) = (tracked.root(), Asking::default(), Cell::new(0));
+        let soon = || asked.replace(asked.get() + 1) > 0;
+        assert_eq!(tracked.settle_more(root, &mut asking, &soon).expect("a portion"), None);
+        tracked.commit(true).expect("it is written");
+    }
+    drop(shared);
+    let shared = open();
+    assert!(!shared.is_counted(), "a part was taken for all");
+    homes.is_silent.store(true, Ordering::Relaxed);
+    shared.catch_up(|_, done| assert!(done.is_err()));
+    assert!(shared.is_ready() && !shared.is_counted() && !shared.is_counted_by(None), "a part was taken for all");
+    assert!(!shared.close(true).expect("nothing to do"));
+    homes.is_silent.store(false, Ordering::Relaxed);
+    shared.catch_up(|_, done| done.expect("it is known"));
+    assert!(shared.is_counted_by(None));
 }
