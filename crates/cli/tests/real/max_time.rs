@@ -237,6 +237,13 @@ fn by_http_nobody_waits_until_all_is_counted() {
         // Who asks comes behind a portion, each of whose commands takes its second.
         assert!(status == 503 && body.contains("\"late\""), "{status}: {body}");
     }
+    // Of what was declared anew there is a part only.
+    for how in ["&max_ms=10", "&freshness=cached"] {
+        let (status, body) = web.get(&web.root, &format!("/api/breakdown?path={}&by=seen{how}", first.display()));
+        assert!(status == 503 && body.contains("\"late\""), "{how}: {status}: {body}");
+    }
+    let (_, body) = web.get(&web.root, "/metrics?freshness=cached");
+    assert!(!body.contains(&format!("breakdown_value{{path=\"{}", first.display())), "{body}");
     // The settings are taken up meanwhile, but for which file systems are tracked.
     web.hang_up();
     say("stays as it is until all are caught up with");
@@ -249,6 +256,7 @@ fn by_http_nobody_waits_until_all_is_counted() {
     assert_eq!((&listing["total"]["directories"], &listing["exact"]), (&202.into(), &true.into()), "{listing}");
     let (_, body) = web.get(&web.root, "/metrics");
     assert!(body.contains(&(files(&slow) + "0\n")), "{body}");
+    assert!(body.contains(&format!("breakdown_value{{path=\"{}", first.display())), "{body}");
 }
 
 /// Without a server there is nothing stored to tell.

@@ -145,6 +145,7 @@ impl Server {
             // Ends before names are looked for: nobody waits for those.
             let volumes = self.volumes();
             let reached = self.reach(&volumes, (asker, question), file)?;
+            reached.check_declared(question)?;
             let (reached, seen) = counted(reached, asker, at)?;
             breakdown(&reached, asker, (at, one), seen)?
         };

@@ -115,6 +115,9 @@ impl Server {
     ) -> Result<(PageHead, Vec<Entry>), Refusal> {
         let volumes = self.volumes();
         let reached = self.reach(&volumes, (asker, question), file)?;
+        if page.keys {
+            reached.check_declared(question)?;
+        }
         let nodes = &reached.tracked.ledger().nodes;
         let mut sight = Sight::of(&reached, asker);
         let limit = page.limit.clamp(1, PAGE_MAX) as usize;

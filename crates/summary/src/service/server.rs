@@ -505,6 +505,12 @@ impl<'a> Reached<'a> {
         self.tracked.ledger().declared().map(listed).unwrap_or_default()
     }
 
+    /// Refuses what is stored by declared summaries while that is a part. What was harvested for the question is none.
+    pub(super) fn check_declared(&self, question: &Question) -> Result<(), Refusal> {
+        let is_stored = question.freshness == Freshness::Cached || self.answer.late.is_some();
+        if is_stored && !self.tracked.has_all_declared() { Err(Refusal::Late) } else { Ok(()) }
+    }
+
     /// The directories that could not be read, as far as the asker would come to them.
     pub(super) fn unreadable(&self, asker: &Asker) -> Result<Vec<Slot>, Refusal> {
         self.tracked.unreadable_for(self.slot, self.eyes(asker).seen()).map_err(refusal)

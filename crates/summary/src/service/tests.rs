@@ -14,6 +14,7 @@ use onesweep_sys::{fanotify::Group, files::Stat, handle::FileHandle};
 use super::{
     each_alone::each_alone,
     listing::{Child, Listing, Measure},
+    pages::Page,
     protocol::{Head, Name, Question, Refusal, Row},
     reach::Reach,
     server::{Served, Server},
@@ -194,19 +195,24 @@ struct Model {
 impl Model {
     /// The directory of each, and its mode.
     fn of(directories: &[(u64, u64, u32)]) -> Model {
+        let model = Model::begin(directories, Store::in_memory().expect("a store"), "[files]\nby = \"largest\"\n");
+        model.served.catch_up(|_, caught_up| caught_up.expect("it is read"));
+        model
+    }
+
+    /// One that has still to be caught up with.
+    fn begin(directories: &[(u64, u64, u32)], store: Store, declared: &str) -> Model {
         let directory = |&(ino, parent, mode): &(u64, u64, u32)| (ino, Directory { parent, mode, bytes: ino as i64 });
         let mut all: BTreeMap<u64, Directory> = directories.iter().map(directory).collect();
         all.insert(ROOT, Directory { parent: ROOT, mode: 0o755, bytes: 1 });
-        let declared = Arc::new(Declared::parse("[files]\nby = \"largest\"\n").expect("a summary"));
+        let declared = Arc::new(Declared::parse(declared).expect("a summary"));
         let (top, lists) = (File::open("/").expect("a directory"), AccessLists::default());
         let tree = Arc::new(Tree { top, all: Mutex::new(all), lists, declared });
         let volume = Arc::clone(&tree) as Arc<dyn FileSystem>;
         let group = Group::new(false).expect("a group that watches nothing");
         let tracker = Fanotify::take_up(Arc::clone(&volume), group).expect("a tracker");
-        let store = Store::in_memory().expect("a store");
         let summaries = Summaries::open(store, (volume, tracker), id(ROOT), b"tree").expect("summaries");
         let served = Served::new("/".into(), summaries);
-        served.catch_up(|_, caught_up| caught_up.expect("it is read"));
         let server = Arc::new(Server::new(vec![Arc::clone(&served)], Box::new(ToTheRoot), Vec::new()));
         Model { tree, served, server }
     }
@@ -442,5 +448,34 @@ fn what_moves_meanwhile_makes_an_answer_inexact() {
         assert!(turns > 0 || had_turn);
         let listing = model.listing();
         assert_eq!((listing.exact, listing.age), (true, 0), "asked again");
+    }
+}
+
+/// Totals are known as they were stored; what newly declared summaries come to is a part until all was read again.
+#[test]
+fn a_part_of_what_is_declared_anew_is_told_nobody() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = folder.path().join("store");
+    let begin = |declared: &str| Model::begin(&[(2, 1, 0o755)], Store::open(&at).expect("a store"), declared);
+    let stored = Question { freshness: Freshness::Cached, by: Some("files".to_owned()), ..question() };
+    let late = Question { freshness: Freshness::Exact, max_ms: Some(0), ..stored.clone() };
+    let (by_one, by_other) = ("[files]\nby = \"largest\"\n", "[files]\nby = \"largest\"\ncount = 2\n");
+    let model = begin(by_one);
+    model.served.catch_up(|_, caught_up| caught_up.expect("it is read"));
+    assert!(model.served.close().expect("it is written"));
+    drop(model);
+    for (declared, is_told) in [(by_one, true), (by_other, false)] {
+        let model = begin(declared);
+        let page = |keys: bool| model.server.page(&somebody(), &stored, None, Page { from: 0, limit: 10, keys });
+        for question in [&stored, &late] {
+            let told = model.server.break_down(&somebody(), question, None).map(|told| told.shares.len());
+            assert_eq!(told, if is_told { Ok(2) } else { Err(Refusal::Late) }, "{declared}");
+        }
+        let known = model.server.alone(&somebody(), &stored).expect("an answer").total.directories;
+        assert_eq!((known, page(false).is_ok(), page(true).is_ok()), (2, true, is_told), "{declared}");
+        model.served.catch_up(|_, caught_up| caught_up.expect("it is read"));
+        let told = model.server.break_down(&somebody(), &stored, None).map(|told| told.shares.len());
+        assert_eq!((told, page(true).is_ok()), (Ok(2), true), "{declared}");
+        assert!(model.served.close().expect("it is written"));
     }
 }
