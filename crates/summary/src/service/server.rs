@@ -362,7 +362,7 @@ impl Server {
 }
 
 /// A directory that is known by the numbers that `stat` tells.
-fn find_inode(
+pub(super) fn find_inode(
     volumes: &[Arc<Served>],
     (asker, inode): (&Asker, Inode),
     freshness: Freshness,
@@ -375,6 +375,8 @@ fn find_inode(
     if !may_hold.iter().all(is_btrfs) {
         may_hold.retain(|served| !is_btrfs(served));
     }
+    // What lies in one that is known waits for no other to be.
+    may_hold.sort_by_key(|served| !served.shared.is_counted());
     for served in may_hold {
         let volume = &served.volume;
         // Who asks for what is stored waits for nothing.

@@ -15,9 +15,9 @@ use super::{
     each_alone::each_alone,
     listing::{Child, Listing, Measure},
     pages::Page,
-    protocol::{Head, Name, Question, Refusal, Row},
+    protocol::{Head, Inode, Name, Question, Refusal, Row},
     reach::Reach,
-    server::{Served, Server},
+    server::{Served, Server, find_inode},
 };
 use crate::{
     access::Asker,
@@ -477,5 +477,22 @@ fn a_part_of_what_is_declared_anew_is_told_nobody() {
         let told = model.server.break_down(&somebody(), &stored, None).map(|told| told.shares.len());
         assert_eq!((told, page(true).is_ok()), (Ok(2), true), "{declared}");
         assert!(model.served.close().expect("it is written"));
+    }
+}
+
+/// Of btrfs nobody knows which one an inode is of before it is looked for.
+#[test]
+fn an_inode_of_one_that_is_known_waits_for_no_other() {
+    // What every handle leads to here.
+    let stat = onesweep_sys::files::statx_fd(File::open("/").expect("a directory").as_fd()).expect("its facts");
+    let directories = [(stat.ino, ROOT, 0o755)];
+    let declared = "[files]\nby = \"largest\"\n";
+    let unknown = Model::begin(&directories, Store::in_memory().expect("a store"), declared);
+    let known = Model::of(&directories);
+    let volumes = [&unknown, &known].map(|model| Arc::clone(&model.served));
+    for (ino, is_found) in [(stat.ino, true), (stat.ino + 1, false)] {
+        let inode = Inode { dev: stat.dev, ino };
+        let found = find_inode(&volumes, (&somebody(), inode), Freshness::Cached, None);
+        assert_eq!(found.map(drop), if is_found { Ok(()) } else { Err(Refusal::Late) }, "{ino}");
     }
 }
