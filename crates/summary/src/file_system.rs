@@ -48,6 +48,11 @@ pub trait FileSystem: Directories + Send + Debug {
     /// What tells this file system from others on the same machine.
     fn identity(&self) -> io::Result<Vec<u8>>;
 
+    /// The same as stores may have it that were made when less was told; none where it is the same.
+    fn identity_before(&self) -> io::Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
     /// A directory, for its facts alone.
     fn handle_of(&self, directory: NodeId) -> io::Result<OwnedFd>;
 

@@ -95,6 +95,8 @@ pub enum Wanted<'a> {
 
 /// Directories that are read at the same time: a drive's queue holds as many.
 const READERS: usize = 32;
+/// The same where nobody tells what changes, and where no answer may come: dozens of those find room in the warden side by side.
+const READERS_OF_TIMED: usize = 8;
 
 /// Where directories are read: a file system, or a tree that a test makes up.
 pub trait Directories: Sync {
@@ -115,7 +117,7 @@ pub trait Directories: Sync {
 
     /// So many at a time are read side by side. Where it is one, whoever harvests reads itself.
     fn readers(&self) -> usize {
-        READERS
+        if self.changes_are_told() { READERS } else { READERS_OF_TIMED }
     }
 
     /// Looks at one inode. `ESTALE` (or `NotFound`) when it is gone.

@@ -657,3 +657,30 @@ fn a_file_system_beside_its_copy_is_refused_with_advice() {
     let which = format!("{}: ", copy.root().display());
     assert!(said.lines().any(|line| line.contains(&which) && line.contains("by the same UUID")), "{said}");
 }
+
+/// Else it would be watched, and nobody would hear of it what is told.
+#[test]
+fn what_cannot_be_tracked_after_all_is_not_held() {
+    root_test!();
+    let (image, mut other) = (Image::new(Fs::Ext4, 64 << 20), Image::new(Fs::Ext4, 64 << 20));
+    let (one, both) =
+        (format!("paths = [{:?}]\n", image.root()), format!("paths = [{:?}, {:?}]\n", image.root(), other.root()));
+    let mut daemon = Daemon::start(&image, &one, &[]);
+    let stores = || -> Vec<PathBuf> {
+        let entries = fs::read_dir(image.beside("stores")).expect("a folder");
+        entries.map(|entry| entry.expect("an entry").path()).collect()
+    };
+    let before = stores();
+    daemon.reload(&both, " directories harvested in ");
+    let store = stores().into_iter().find(|store| !before.contains(store)).expect("there is one more");
+    daemon.reload(&one, "not tracked any more");
+    fs::remove_file(&store).expect("it goes");
+    fs::create_dir(&store).expect("a folder");
+    // Why not.
+    let told = daemon.reload(&both, &format!("{}: ", other.root().display()));
+    assert!(told.contains(&store.display().to_string()), "{told}");
+    other.unmount();
+    fs::write(image.root().join("f"), [1; 100]).expect("a file");
+    assert_eq!(daemon.asks(&image.root()), Ok(100));
+    daemon.end();
+}

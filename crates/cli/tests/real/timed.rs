@@ -5,8 +5,12 @@ use std::{
     collections::HashSet,
     ffi::OsStr,
     fs::{self, File},
-    os::{fd::AsFd, unix::fs::MetadataExt},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
     path::Path,
+    process::Command,
     sync::Arc,
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -26,7 +30,7 @@ use onesweep_sys::fanotify::Group;
 
 use crate::{
     image::{Fs, Image},
-    run::{finish, long, onesweep, root_test, say, seed, text},
+    run::{finish, long, onesweep, root_test, run, say, seed, text},
     serving::Serving,
     shuffled::Shuffled,
     tracked::{Tracked, as_du, ask, du},
@@ -192,4 +196,68 @@ fn only_who_is_named_so_is_read_again() {
     serve.arg(image.beside("socket")).arg("--store").arg(image.beside("stores")).arg(image.root());
     let said = text(&finish(&mut serve, 2).stderr);
     assert!(said.contains("it can't be tracked") && said.contains("--timed"), "{said}");
+}
+
+/// The program below a file system in user space, held still until this goes.
+struct HeldStill(String);
+
+impl HeldStill {
+    fn program_of(root: &Path) -> HeldStill {
+        let is_it = |process: &Path| {
+            let words = fs::read(process.join("cmdline")).unwrap_or_default();
+            let mut words = words.split(|&byte| byte == 0);
+            words.next().is_some_and(|name| name.ends_with(b"ntfs-3g"))
+                && words.any(|word| word == root.as_os_str().as_bytes())
+        };
+        let processes = fs::read_dir("/proc").expect("processes").map(|entry| entry.expect("an entry").path());
+        let found = processes.into_iter().find(|process| is_it(process)).expect("it runs");
+        let held = HeldStill(found.file_name().expect("a number").to_string_lossy().into_owned());
+        held.signal("STOP");
+        // What the kernel has been told of it holds for a second.
+        thread::sleep(Duration::from_millis(1500));
+        held
+    }
+
+    fn signal(&self, name: &str) {
+        run(Command::new("kill").args([&format!("-{name}"), &self.0]));
+    }
+}
+
+impl Drop for HeldStill {
+    fn drop(&mut self) {
+        self.signal("CONT");
+    }
+}
+
+/// A machine that is gone: the server starts, is told other settings and ends without it, and takes it up when it is back.
+#[test]
+fn one_that_does_not_answer_keeps_nobody_waiting() {
+    root_test!();
+    let (image, silent) = (Image::new(Fs::Ext4, 256 << 20), Image::new(Fs::Ntfs, 64 << 20));
+    fs::write(image.root().join("f"), [1; 10_000]).expect("a file");
+    fs::write(silent.root().join("f"), [1; 5_000]).expect("a file");
+    tree::sync(&silent.root());
+    let root = silent.root();
+    let held = HeldStill::program_of(&root);
+    let options = [OsStr::new("--harvest-after"), OsStr::new("1s"), OsStr::new("--timed"), root.as_os_str()];
+    let serving = Serving::start_with(&[&image], &options);
+    assert!(figures(&serving, &image.root(), Freshness::Exact).0.exact);
+    drop(held);
+    let bytes = || {
+        let (mut client, mut bytes) = (Client::connect(&serving.socket).expect("a connection"), None);
+        let directory = File::open(&root).expect("a directory");
+        let answer = client.ask(directory.as_fd(), &Question::plain(), |row| bytes = Some(row.total.bytes));
+        answer.expect("a connection").ok().and(bytes)
+    };
+    while bytes().is_none_or(|bytes| bytes < 5_000) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let held = HeldStill::program_of(&root);
+    run(Command::new("kill").args(["-HUP", &serving.running.id().to_string()]));
+    fs::write(image.root().join("g"), [1; 10_000]).expect("a file");
+    assert!(figures(&serving, &image.root(), Freshness::Exact).0.exact);
+    let told = serving.end();
+    drop(held);
+    assert!(told.contains(&format!("{}: it doesn't answer, and is left out", root.display())), "{told}");
+    assert!(!told.contains("not tracked any more"), "{told}");
 }

@@ -45,9 +45,14 @@ const SPARE_MAX: usize = 40;
 /// Those that are kept when there is nothing to harvest. Each is a thread of the warden.
 const SPARE_AT_REST: usize = 2;
 
+/// So many requests may wait at the same time for file systems that may not answer: all others find room beside them.
+const TIMED_MAX: usize = 512;
+
 /// The warden, as the daemon knows it.
 pub struct Warden {
     control: UnixStream,
+    /// Each who waits for one of those has one more of it.
+    of_timed: Arc<()>,
     spare: Mutex<Spare>,
     /// It is gone: then the daemon has to go, too.
     lost: Box<dyn Fn(&io::Error) + Send + Sync>,
@@ -87,7 +92,13 @@ fn gone() -> io::Error {
 impl Warden {
     /// The warden at the other end of a socket. `lost` is told when it doesn't answer any more.
     pub fn new(control: UnixStream, lost: impl Fn(&io::Error) + Send + Sync + 'static) -> Arc<Warden> {
-        Arc::new(Warden { control, spare: Mutex::default(), lost: Box::new(lost), is_ending: AtomicBool::new(false) })
+        Arc::new(Warden {
+            control,
+            of_timed: Arc::default(),
+            spare: Mutex::default(),
+            lost: Box::new(lost),
+            is_ending: AtomicBool::new(false),
+        })
     }
 
     /// Says that the daemon ends, and needs it no more. Who asks it from now on never gets an answer.
@@ -168,6 +179,14 @@ impl Warden {
         }
     }
 
+    fn seat_of_timed(&self) -> io::Result<Arc<()>> {
+        let seat = Arc::clone(&self.of_timed);
+        match Arc::strong_count(&seat) <= TIMED_MAX + 1 {
+            true => Ok(seat),
+            false => Err(io::Error::new(io::ErrorKind::TimedOut, "too much waits already for what doesn't answer")),
+        }
+    }
+
     fn simple(&self, request: &Request) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
         self.ask(request, None, |_, _, _| Err(strange()))
     }
@@ -204,6 +223,12 @@ impl Warden {
             Ok(())
         })?;
         Ok(found)
+    }
+
+    /// One of the file systems that were told isn't tracked after all.
+    pub fn forget(&self, number: u32) {
+        // Who can't be asked has told so.
+        let _ = self.simple(&Request::Forget(number));
     }
 
     /// Who has which token by HTTP.
@@ -252,6 +277,7 @@ pub struct Guarded {
     sizes: SizesFollow,
     has_silent_overlays: AtomicBool,
     identity: Vec<u8>,
+    identity_before: Option<Vec<u8>>,
     /// The warden reads with these, too, and runs their commands.
     declared: Option<Arc<Declared>>,
     watch: MountWatch,
@@ -270,6 +296,7 @@ impl Guarded {
         let moves_change_times = from.unsigned()? == 1;
         let sizes = if from.unsigned()? == 1 { SizesFollow::Close } else { SizesFollow::Write };
         let identity = from.bytes()?.to_vec();
+        let (has_another, before) = (from.unsigned()? == 1, from.bytes()?.to_vec());
         Some(Guarded {
             warden,
             number,
@@ -282,6 +309,7 @@ impl Guarded {
             sizes,
             has_silent_overlays: AtomicBool::new(false),
             identity,
+            identity_before: has_another.then_some(before),
             declared: None,
             watch,
             knows_mounts: Mutex::new(false),
@@ -295,6 +323,7 @@ impl Guarded {
     }
 
     fn ask(&self, ask: Ask) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+        let _seat = if self.changes_are_told() { None } else { Some(self.warden.seat_of_timed()?) };
         self.warden.simple(&Request::Of(self.number, ask))
     }
 
@@ -373,6 +402,10 @@ impl FileSystem for Guarded {
 
     fn identity(&self) -> io::Result<Vec<u8>> {
         Ok(self.identity.clone())
+    }
+
+    fn identity_before(&self) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.identity_before.clone())
     }
 
     fn handle_of(&self, directory: NodeId) -> io::Result<OwnedFd> {
@@ -537,5 +570,20 @@ impl Directories for Guarded {
             Ok(())
         })?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_answer_leaves_room_for_others() {
+        let (control, _warden) = UnixStream::pair().expect("a pair");
+        let warden = Warden::new(control, |error| panic!("{error}"));
+        let mut seats: Vec<_> = (0..TIMED_MAX).map(|_| warden.seat_of_timed().expect("there is room")).collect();
+        assert!(warden.seat_of_timed().is_err());
+        seats.pop();
+        assert!(warden.seat_of_timed().is_ok());
     }
 }

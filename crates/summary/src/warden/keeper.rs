@@ -10,11 +10,13 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
     thread,
+    time::{Duration, Instant},
 };
 
 use onesweep_sys::{fanotify::Group, files, handle::handle_at, memory, mounting::MountWatch, peer, priority};
 
 use super::{
+    opening::{Opening, Openings},
     request::{Ask, DONE, FAILED, FAMILIES, IDS_MAX, METHODS, PART, REQUEST_BYTES_MAX, Request},
     wire::{put_all, put_error, put_id, put_linked, put_open, put_reading, put_seen, receive, send},
 };
@@ -48,6 +50,8 @@ pub struct Named {
     pub sizes_follow: SizesFollow,
 }
 
+/// So long those that may not answer are waited for, all together.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Connections at the same time, one for each of the daemon's threads that ask.
 const CONNECTIONS_MAX: usize = 1024;
 /// Messages of the daemon on the first socket: a new connection, at once or at leisure.
@@ -58,8 +62,27 @@ pub(super) const END: u8 = b'e';
 
 /// A file system that is kept.
 struct Kept {
+    /// By which it was opened.
+    path: PathBuf,
     volume: Volume,
     group: Group,
+    names: Names,
+}
+
+/// What tells it from others, by now and before.
+type Names = (Vec<u8>, Option<Vec<u8>>);
+
+fn names(volume: &Volume) -> io::Result<Names> {
+    Ok((volume.identity()?, volume.identity_before()?))
+}
+
+/// One that may not answer, and what tells it from others.
+type Timed = (Volume, Names);
+
+fn open_timed(path: &Path) -> io::Result<Timed> {
+    let volume = Volume::timed(path)?;
+    let names = names(&volume)?;
+    Ok((volume, names))
 }
 
 struct Keeper<S> {
@@ -69,6 +92,7 @@ struct Keeper<S> {
     declared: Mutex<Option<Arc<Declared>>>,
     kept: RwLock<BTreeMap<u32, Arc<Kept>>>,
     tokens: RwLock<Option<PathBuf>>,
+    openings: Openings,
     /// The last number that was given to a file system.
     last: Mutex<u32>,
 }
@@ -91,6 +115,7 @@ pub fn run(
         declared: Mutex::default(),
         kept: RwLock::default(),
         tokens: RwLock::default(),
+        openings: Openings::default(),
         last: Mutex::new(0),
     });
     let open = Arc::new(());
@@ -144,6 +169,10 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
                 Request::Tokens => self.tokens(),
                 Request::GiveBack => {
                     memory::give_back();
+                    plain(|_| {})
+                }
+                Request::Forget(number) => {
+                    self.kept.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
                     plain(|_| {})
                 }
                 Request::Of(number, ask) => {
@@ -216,12 +245,17 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
         out.bytes(named.summaries.as_bytes());
         send(stream, &out.0, None)?;
         let mut kept = BTreeMap::new();
-        let tracked = named.paths.iter().map(|path| (path, false));
-        for (path, is_timed) in tracked.chain(named.timed.iter().map(|path| (path, true))) {
+        let tracked = named.paths.iter().map(|path| (path, None));
+        // All at once, and after those that answer.
+        let timed = named.timed.iter().map(|path| (path, Some(self.openings.begin(path, open_timed))));
+        let timed: Vec<_> = timed.collect();
+        let until = Instant::now() + ANSWERS_WITHIN;
+        for (path, timed) in tracked.chain(timed) {
             let mut out = Writer::default();
             out.unsigned(PART);
             out.bytes(path.as_os_str().as_bytes());
-            match self.keep((path, is_timed), (declared.as_ref(), named.sizes_follow), &kept) {
+            let timed = timed.map(|opening| (opening, until));
+            match self.keep((path, timed), (declared.as_ref(), named.sizes_follow), &kept) {
                 Ok((number, one)) => {
                     let volume = &one.volume;
                     out.unsigned(DONE);
@@ -236,7 +270,10 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
                     out.signed(volume.settling_seconds());
                     out.unsigned(u64::from(volume.moves_change_times()));
                     out.unsigned(u64::from(volume.sizes_follow() == SizesFollow::Close));
-                    out.bytes(&volume.identity()?);
+                    let (identity, before) = &one.names;
+                    out.bytes(identity);
+                    out.unsigned(before.is_some().into());
+                    out.bytes(before.as_deref().unwrap_or_default());
                     send(stream, &out.0, Some(volume.top()))?;
                     send(stream, &[], Some(one.group.as_fd()))?;
                     // The daemon may see other mounts.
@@ -255,15 +292,34 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
         plain(|_| {})
     }
 
-    /// The file system of a path, under the number that it has when it is kept already, with these summaries, and watched so.
+    /// The file system of a path, under the number that it has when it is kept already, with these summaries, and watched so. One that
+    /// doesn't answer in time and is kept stays as it is.
     fn keep(
         &self,
-        (path, is_timed): (&Path, bool),
+        (path, timed): (&Path, Option<(Opening<Timed>, Instant)>),
         (declared, sizes): (Option<&Arc<Declared>>, SizesFollow),
         new: &BTreeMap<u32, Arc<Kept>>,
     ) -> Result<(u32, Arc<Kept>), (&'static str, io::Error)> {
-        let opened = if is_timed { Volume::timed(path) } else { Volume::of(path) };
-        let volume = opened.map_err(|error| ("track its file system", error))?.with_sizes(sizes);
+        let is_timed = timed.is_some();
+        let failed = |error| ("track its file system", error);
+        let opened = match timed {
+            Some((opening, until)) => opening.wait(until),
+            None => Volume::of(path).and_then(|volume| names(&volume).map(|names| (volume, names))),
+        };
+        let (volume, names) = match opened {
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let before = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+                let is_it = |kept: &Kept| {
+                    kept.path == path
+                        && !kept.volume.changes_are_told()
+                        && hash(kept.volume.declared().as_ref()) == hash(declared)
+                };
+                let kept = before.iter().find(|(_, kept)| is_it(kept));
+                return kept.map(|(&number, kept)| (number, Arc::clone(kept))).ok_or_else(|| failed(error));
+            }
+            opened => opened.map_err(failed)?,
+        };
+        let volume = volume.with_sizes(sizes);
         let facts = volume.facts();
         // Two paths on the same one, maybe by different mounts; then one that was there before.
         let named_twice = new.iter().find(|(_, kept)| kept.volume.facts().is_same_system(&facts));
@@ -285,7 +341,7 @@ impl<S: Fn() -> Result<Named, String>> Keeper<S> {
         let volume = volume.with_summaries(declared.cloned());
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;
-        Ok((*last, Arc::new(Kept { volume, group })))
+        Ok((*last, Arc::new(Kept { path: path.to_owned(), volume, group, names })))
     }
 }
 

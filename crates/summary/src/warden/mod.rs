@@ -7,5 +7,6 @@
 
 pub mod guarded;
 pub mod keeper;
+mod opening;
 mod request;
 pub(crate) mod wire;

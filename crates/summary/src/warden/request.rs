@@ -34,6 +34,8 @@ pub(super) enum Request {
     Tokens,
     /// Much was asked, and isn't any more: memory that is free is given back.
     GiveBack,
+    /// One of the file systems isn't tracked after all: nothing of it stays open, and it is watched no longer.
+    Forget(u32),
     /// About one of the file systems.
     Of(u32, Ask),
 }
@@ -81,6 +83,10 @@ impl Request {
             }
             Request::Tokens => out.unsigned(3),
             Request::GiveBack => out.unsigned(5),
+            Request::Forget(number) => {
+                out.unsigned(6);
+                out.unsigned((*number).into());
+            }
             Request::Of(number, ask) => {
                 out.unsigned(4);
                 out.unsigned((*number).into());
@@ -99,6 +105,7 @@ impl Request {
             3 => Request::Tokens,
             4 => Request::Of(from.small()?, Ask::take(&mut from)?),
             5 => Request::GiveBack,
+            6 => Request::Forget(from.small()?),
             _ => return None,
         };
         from.is_done().then_some(request)
@@ -233,6 +240,7 @@ mod tests {
                 Request::CheckWay(user),
                 Request::Tokens,
                 Request::GiveBack,
+                Request::Forget(number),
             ];
             for request in asks.into_iter().map(|ask| Request::Of(number, ask)).chain(others) {
                 let bytes = request.encode();

@@ -82,7 +82,7 @@ pub(crate) fn all<'a, T>(from: &mut Reader<'a>, mut one: impl FnMut(&mut Reader<
 }
 
 /// What errors of this program itself are told apart by; any other is `Other`.
-const KINDS: [io::ErrorKind; 8] = [
+const KINDS: [io::ErrorKind; 9] = [
     io::ErrorKind::Other,
     io::ErrorKind::NotFound,
     io::ErrorKind::Unsupported,
@@ -91,6 +91,7 @@ const KINDS: [io::ErrorKind; 8] = [
     io::ErrorKind::InvalidInput,
     io::ErrorKind::InvalidData,
     io::ErrorKind::PermissionDenied,
+    io::ErrorKind::TimedOut,
 ];
 
 pub(super) fn put_error(out: &mut Writer, error: &io::Error) {
@@ -291,7 +292,8 @@ mod tests {
         assert_eq!(told(&io::Error::from_raw_os_error(116)).raw_os_error(), Some(116));
         let own = told(&io::Error::new(io::ErrorKind::Unsupported, "not here"));
         assert_eq!((own.kind(), own.to_string()), (io::ErrorKind::Unsupported, "not here".to_owned()));
-        assert_eq!(told(&io::ErrorKind::TimedOut.into()).kind(), io::ErrorKind::Other);
+        assert_eq!(told(&io::ErrorKind::TimedOut.into()).kind(), io::ErrorKind::TimedOut);
+        assert_eq!(told(&io::ErrorKind::WriteZero.into()).kind(), io::ErrorKind::Other);
     }
 
     proptest! {

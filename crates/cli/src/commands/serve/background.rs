@@ -55,6 +55,11 @@ impl Schedule {
         schedule
     }
 
+    /// So long after the last time all that has changed is harvested by itself.
+    pub(super) fn harvest_after(&self) -> Duration {
+        Duration::from_secs(self.harvest_after.load(Ordering::Relaxed).max(1).unsigned_abs())
+    }
+
     pub(super) fn set(&self, settings: &ServeSettings) {
         let harvest_after = settings.harvest_after.map_or(HARVEST_AFTER, |time| time.0);
         let budget = settings.background_budget.unwrap_or(Budget::default().directories);

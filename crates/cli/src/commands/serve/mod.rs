@@ -65,6 +65,8 @@ enum Event {
     End,
     Reload,
     CaughtUp(Done),
+    /// File systems that didn't answer may do so by now.
+    AskAgain,
 }
 
 pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
@@ -90,7 +92,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
     let log = log::start(settings.log.unwrap_or_default());
     let running = Running::start(settings.relocates())?;
     // What can't be tracked is told before anything is made.
-    let found = match found(&running) {
+    let (found, is_one_silent) = match found(&running) {
         Ok(found) => found,
         Err(failure) => {
             running.end();
@@ -138,8 +140,12 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
         tell,
         catching_up: 0,
         is_reload_due: false,
+        is_asking_again: false,
         background: None,
     };
+    if is_one_silent {
+        daemon.ask_again_later();
+    }
     daemon.catch_up(volumes);
     daemon.run(&events)
 }
@@ -191,18 +197,36 @@ const NOT_SUPPORTED: &str = "; it can't be tracked: name a path on ext2, ext3, e
 
 type ToTrack = (PathBuf, Arc<Guarded>, Group);
 
-/// The file systems that the settings name, each once; all of them can be tracked, or none is.
-fn found(running: &Running) -> Result<Vec<ToTrack>, Failure> {
+/// The file systems that the settings name, each once; all of them can be tracked, or none is. Those that don't answer are told, and left
+/// out; true where there is one.
+fn found(running: &Running) -> Result<(Vec<ToTrack>, bool), Failure> {
     let told = running.warden.file_systems();
     let told = told.map_err(|error| Failure::told(format!("cannot ask the warden: {}", message::why(&error))))?;
-    let mut found: Vec<ToTrack> = Vec::new();
+    let (mut found, mut is_one_silent): (Vec<ToTrack>, bool) = (Vec::new(), false);
     for one in told {
+        if is_silent(&one) {
+            tell_of_silent(&one.0);
+            is_one_silent = true;
+            continue;
+        }
         let (path, guarded, group) = opened(one).map_err(Failure::told)?;
         if found.iter().all(|(_, other, _)| other.number() != guarded.number()) {
             found.push((path, guarded, group));
         }
     }
-    Ok(found)
+    Ok((found, is_one_silent))
+}
+
+/// It doesn't answer.
+fn is_silent((_, found): &Found) -> bool {
+    matches!(found, Err((_, error)) if error.kind() == io::ErrorKind::TimedOut)
+}
+
+fn tell_of_silent(path: &Path) {
+    let path = message::path_text(path);
+    tracing::error!(
+        "{path}: it doesn't answer, and is left out; it is asked again each harvest-after, and by a reload"
+    );
 }
 
 fn opened((path, found): Found) -> Result<ToTrack, String> {
@@ -282,6 +306,8 @@ struct Daemon {
     /// So many are being caught up with, of those of which changes are told.
     catching_up: usize,
     is_reload_due: bool,
+    /// File systems that don't answer are asked again in a while.
+    is_asking_again: bool,
     /// Harvests by itself until this goes, and says when it has ended.
     background: Option<(Sender<()>, thread::JoinHandle<()>)>,
 }
@@ -292,6 +318,10 @@ impl Daemon {
             match events.recv() {
                 Ok(Event::End) | Err(_) => break Ok(0),
                 Ok(Event::Reload) => self.reload(),
+                Ok(Event::AskAgain) => {
+                    self.is_asking_again = false;
+                    self.reload();
+                }
                 Ok(Event::CaughtUp(done)) => {
                     if let Err(failure) = self.caught_up(done) {
                         break Err(failure);
@@ -375,6 +405,9 @@ impl Daemon {
         }
         let is_last = others.is_empty();
         self.server.set_volumes(others);
+        if let Some(number) = failed.file_system().number() {
+            self.running.warden.forget(number);
+        }
         let path = message::path_text(failed.path());
         let failure = Failure::told(format!("{path}: cannot harvest its file system: {}", message::of_error(error)));
         if is_last {
@@ -382,6 +415,22 @@ impl Daemon {
         }
         failure.messages().iter().for_each(|message| tracing::error!("{message}"));
         Ok(())
+    }
+
+    /// Those that didn't answer are asked once more after a while.
+    fn ask_again_later(&mut self) {
+        if mem::replace(&mut self.is_asking_again, true) {
+            return;
+        }
+        let (tell, after) = (self.tell.clone(), self.schedule.harvest_after());
+        let asking = spawn("asking-again", move || {
+            thread::sleep(after);
+            let _ = tell.send(Event::AskAgain);
+        });
+        if let Err(failure) = asking {
+            self.is_asking_again = false;
+            failure.messages().iter().for_each(|message| tracing::error!("{message}"));
+        }
     }
 
     /// Takes over what the settings say now; where they can't be used, nothing of it.
@@ -434,6 +483,11 @@ impl Daemon {
         let before = self.server.volumes();
         let (mut kept, mut new): (Vec<Arc<Served>>, Vec<ToTrack>) = (Vec::new(), Vec::new());
         for one in told {
+            if is_silent(&one) {
+                tell_of_silent(&one.0);
+                self.ask_again_later();
+                continue;
+            }
             match opened(one) {
                 Ok((path, guarded, group)) => {
                     let is_it = |served: &&Arc<Served>| served.file_system().number() == Some(guarded.number());
@@ -449,6 +503,7 @@ impl Daemon {
             }
         }
         self.server.set_volumes(kept.clone());
+        let told_anew: Vec<u32> = new.iter().map(|(_, guarded, _)| guarded.number()).collect();
         for served in before.iter().filter(|served| kept.iter().all(|other| !Arc::ptr_eq(other, served))) {
             let path = message::path_text(served.path());
             let is_tracked_anew = new.iter().any(|(path, ..)| path == served.path());
@@ -467,13 +522,16 @@ impl Daemon {
         // With the last of those goes its store, which a new one may want.
         drop(before);
         let store = settings::store(&self.settings);
-        let mut added = Vec::new();
+        let mut added: Vec<Arc<Served>> = Vec::new();
         for one in new {
             match track(one, &store, self.settings.sizes_follow(), self.running.mover.as_ref()) {
                 Ok(served) => added.push(served),
                 Err(failure) => failure.messages().iter().for_each(|message| tracing::error!("{message}")),
             }
         }
+        // Or it would be watched, and nobody would hear what is told.
+        let is_added = |number: &u32| added.iter().any(|served| served.file_system().number() == Some(*number));
+        told_anew.iter().filter(|number| !is_added(number)).for_each(|&number| self.running.warden.forget(number));
         if !added.is_empty() {
             kept.extend(added.iter().cloned());
             self.server.set_volumes(kept);
