@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     os::unix::{fs::MetadataExt, net::UnixListener},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     thread,
     time::Duration,
 };
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{finish, onesweep, program, root_test, text},
+    run::{finish, onesweep, program, root_test, run, text},
     serving::Serving,
     tracked::du,
     web_server::Web,
@@ -257,6 +257,36 @@ fn by_http_nobody_waits_until_all_is_counted() {
     let (_, body) = web.get(&web.root, "/metrics");
     assert!(body.contains(&(files(&slow) + "0\n")), "{body}");
     assert!(body.contains(&format!("breakdown_value{{path=\"{}", first.display())), "{body}");
+}
+
+/// As by ^Z and fg: a signal ends what is waited for until a time.
+#[test]
+fn who_is_stopped_while_it_waits_gets_the_answer() {
+    let folder = Folder::new();
+    let socket = folder.join("socket");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    let mut du = onesweep(["du", "-s", "--socket"]);
+    let du =
+        du.arg(&socket).arg(folder.join("")).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let (mut connection, _) = listener.accept().expect("a connection");
+    BufReader::new(connection.try_clone().expect("its other half")).read_line(&mut String::new()).expect("a question");
+    let is = |state: &str| {
+        let told = fs::read_to_string(format!("/proc/{}/stat", du.id())).expect("it is there");
+        told.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(state))
+    };
+    for (signal, before, after) in [("-STOP", "S", "T"), ("-CONT", "T", "S")] {
+        while !is(before) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        run(Command::new("kill").args([signal, &du.id().to_string()]));
+        while !is(after) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    connection.write_all(b"{\"refused\": \"late\"}\n").expect("an answer");
+    let found = du.wait_with_output().expect("it ends");
+    assert!(found.stdout.is_empty(), "it was walked: {}", text(&found.stdout));
+    assert!(text(&found.stderr).contains("the server doesn't know it yet"), "{}", text(&found.stderr));
 }
 
 /// Without a server there is nothing stored to tell.

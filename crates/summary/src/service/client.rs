@@ -205,7 +205,13 @@ impl Client {
     /// False where so long nothing comes. None of what comes later is lost by that.
     fn begins_within(&mut self, time: Duration) -> io::Result<bool> {
         self.connection.get_ref().set_read_timeout(Some(time))?;
-        let begun = self.connection.fill_buf().map(drop);
+        // A signal ends the waiting where a time is set, also one that only stops the process for a while.
+        let begun = loop {
+            match self.connection.fill_buf() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                begun => break begun.map(drop),
+            }
+        };
         self.connection.get_ref().set_read_timeout(None)?;
         match begun {
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(false),
