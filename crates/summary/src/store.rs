@@ -6,6 +6,7 @@
 mod batch;
 mod custom;
 mod held;
+mod place;
 mod staged;
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,7 @@ use redb::{
 };
 use thiserror::Error;
 
-pub use self::batch::Batch;
+pub use self::{batch::Batch, place::place};
 use self::{
     batch::Row,
     held::{Held, Snapshot},
@@ -300,6 +301,15 @@ impl Store {
         let (tidied, synced) = (harvest("tidied")?, harvest("synced")?);
         let (key, generation) = (number("key")?, number("generation")?);
         Ok(Facts { count, file_system, key, generation, moment, declared, is_partial, tidied, synced })
+    }
+
+    /// Of a file system that was known as `before` it says from now on that it is `now`.
+    pub fn rename_file_system(&self, before: &[u8], now: &[u8]) -> Result<(), StoreError> {
+        let facts = self.facts()?;
+        if facts.file_system != before {
+            return Ok(());
+        }
+        self.commit(&Batch::default(), &Facts { file_system: now.to_owned(), ..facts }, true)
     }
 
     /// The record of a directory.

@@ -70,6 +70,8 @@ pub struct Volume {
     declared: Option<Arc<Declared>>,
     sizes: SizesFollow,
     settling_seconds: i64,
+    /// Of an XFS.
+    uuid: Option<u128>,
     /// Who reads it has its disk read, and the kernel counts that.
     has_reads_told: bool,
     has_silent_overlays: AtomicBool,
@@ -129,10 +131,11 @@ impl Volume {
         let preload = Preload::of(magic_number, &stat);
         let told = (kind == Kind::Xfs).then(|| xfs::facts(top.as_fd()).ok()).flatten();
         let end_of_directory = told.map(|facts| facts.end_of_directory());
+        let uuid = told.map(|facts| u128::from_be_bytes(facts.uuid)).filter(|&uuid| uuid != 0);
         let settling_seconds = Settings::read().seconds(kind);
         let volume = Volume::read_again(top, &stat, Known::Handles(family), root)?;
         let has_reads_told = !matches!(kind, Kind::Other) && usage::counts_blocks_read();
-        Ok(Volume { kind, preload, end_of_directory, settling_seconds, has_reads_told, ..volume })
+        Ok(Volume { kind, preload, end_of_directory, settling_seconds, uuid, has_reads_told, ..volume })
     }
 
     /// The same of any file system, of which nobody is asked what changes: it is read again from time to time. For those in user
@@ -160,6 +163,7 @@ impl Volume {
             declared: None,
             sizes: SizesFollow::default(),
             settling_seconds: 0,
+            uuid: None,
             has_reads_told: false,
             has_silent_overlays: AtomicBool::new(false),
             bulk: RwLock::default(),
@@ -360,9 +364,21 @@ impl FileSystem for Volume {
         }
         let born = stat.btime.unwrap_or_default();
         let told = files::file_system(self.top())?;
-        // Two that were made in the same second are alike but for this. Elsewhere it isn't the same after a reboot.
-        let id = if matches!(self.kind, Kind::Ext | Kind::Btrfs) { told.id } else { 0 };
+        // Two that were made in the same second are alike but for this, and so are copies. Elsewhere it isn't the same after a reboot.
+        let id = match self.kind {
+            Kind::Ext | Kind::Btrfs => told.id.into(),
+            _ => self.uuid.unwrap_or(0),
+        };
         Ok(identity(told.magic, id, self.root, (born.secs, born.nanos)).into_bytes())
+    }
+
+    fn identity_before(&self) -> io::Result<Option<Vec<u8>>> {
+        if self.uuid.is_none() {
+            return Ok(None);
+        }
+        let born = files::statx_fd(self.top())?.btime.unwrap_or_default();
+        let told = files::file_system(self.top())?;
+        Ok(Some(identity(told.magic, 0, self.root, (born.secs, born.nanos)).into_bytes()))
     }
 
     fn handle_of(&self, directory: NodeId) -> io::Result<OwnedFd> {
@@ -587,7 +603,7 @@ fn top_of(path: &Path) -> io::Result<(OwnedFd, Stat)> {
 }
 
 /// What tells a file system from others. It is kept in stores, and names them.
-fn identity(magic: u32, id: u64, root: NodeId, born: (i64, u32)) -> String {
+fn identity(magic: u32, id: u128, root: NodeId, born: (i64, u32)) -> String {
     let NodeId { subvolume, ino, generation } = root;
     format!("{magic:x} {id:x} {subvolume}.{ino}.{generation} {}.{}", born.0, born.1)
 }

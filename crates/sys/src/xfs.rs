@@ -290,6 +290,8 @@ pub struct Facts {
     pub inode_room: u32,
     /// Bytes of a block of a directory.
     pub directory_block: u32,
+    /// What tells it from others, but from copies that keep it.
+    pub uuid: [u8; 16],
 }
 
 impl Facts {
@@ -314,6 +316,7 @@ pub fn facts(fd: BorrowedFd<'_>) -> io::Result<Facts> {
         groups: told.groups,
         group_blocks: told.block_sizes[2],
         directory_block: told.more_sizes[2],
+        uuid: told.uuid,
         inode_room: told.sizes[2].saturating_sub(if has(XFS_FSOP_GEOM_FLAGS_V5SB) { 176 } else { 100 }),
     })
 }

@@ -658,6 +658,25 @@ fn a_file_system_beside_its_copy_is_refused_with_advice() {
     assert!(said.lines().any(|line| line.contains(&which) && line.contains("by the same UUID")), "{said}");
 }
 
+/// A snapshot of a volume is one. What was made in the same second, under the same number, is told apart by that alone.
+#[test]
+fn an_xfs_beside_a_copy_with_another_uuid_is_tracked() {
+    root_test!();
+    let mut image = Image::new(Fs::Xfs, 512 << 20);
+    fs::write(image.root().join("f"), [1; 100]).expect("a file");
+    image.unmount();
+    let mut copy = Image::copy_of(Fs::Xfs, &image.file());
+    copy.unmount();
+    run(Command::new("xfs_admin").args(["-U", "generate"]).arg(copy.device()));
+    copy.mount();
+    image.mount();
+    fs::write(copy.root().join("g"), [1; 50]).expect("a file");
+    let settings = format!("paths = [{:?}, {:?}]\n", image.root(), copy.root());
+    let daemon = Daemon::start(&image, &settings, &[]);
+    assert_eq!((daemon.asks(&image.root()), daemon.asks(&copy.root())), (Ok(100), Ok(150)));
+    daemon.end();
+}
+
 /// Else it would be watched, and nobody would hear of it what is told.
 #[test]
 fn what_cannot_be_tracked_after_all_is_not_held() {

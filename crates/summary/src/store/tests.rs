@@ -363,3 +363,21 @@ fn a_million_names_would_be_short() {
     assert_eq!(directories, 1000);
     assert!(bytes / directories <= 60, "{bytes}");
 }
+
+/// Its file system is told apart by more than before. One that is of another file system stays what it is.
+#[test]
+fn what_a_store_says_it_is_of_can_be_told_otherwise() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let facts = Facts { count: 4, file_system: b"xfs 0".into(), tidied: 3, ..Facts::default() };
+    let store = Store::open(&path).expect("a store");
+    store.commit(&batch([(1, Some(record(1, "a")))]), &facts, true).expect("it is written");
+    for (before, now, told) in [("xfs 1", "xfs 2", "xfs 0"), ("xfs 0", "xfs 77", "xfs 77")] {
+        store.rename_file_system(before.as_bytes(), now.as_bytes()).expect("it is written");
+        assert_eq!(store.facts().expect("facts"), Facts { file_system: told.into(), ..facts.clone() });
+    }
+    drop(store);
+    let store = Store::open(&path).expect("the store");
+    assert_eq!(store.facts().expect("facts").file_system, b"xfs 77");
+    assert_eq!(store.record(Slot(1)).expect("it reads"), Some(Arc::new(record(1, "a"))));
+}

@@ -41,7 +41,7 @@ use onesweep_summary::{
         http::{Web, tokens},
         server::{Served, Server},
     },
-    store::{Store, StoreError},
+    store::{self, Store, StoreError},
     summaries::{Summaries, SummaryError},
     tracker::{Fanotify, SizesFollow},
     warden::guarded::{Found, Guarded, Warden},
@@ -256,8 +256,9 @@ fn track(
 ) -> Result<Arc<Served>, Failure> {
     let path = path.as_path();
     let identity = guarded.identity().map_err(|error| Failure::io(path, "tell its file system", &error))?;
-    let name: String =
-        identity.iter().map(|byte| if byte.is_ascii_alphanumeric() { *byte as char } else { '-' }).collect();
+    let before = guarded.identity_before().map_err(|error| Failure::io(path, "tell its file system", &error))?;
+    let place = store::place(stores, &identity, before.as_deref());
+    let place = place.map_err(|error| Failure::io(stores, "name a store", &error))?;
     let guarded: Arc<dyn FileSystem> = guarded;
     if !guarded.changes_are_told() {
         let path = message::path_text(path);
@@ -273,7 +274,7 @@ fn track(
     if let Some(mover) = mover {
         mover.is_heard_by(tracker.moves());
     }
-    let store = sockets::patiently(|| Store::open_or_begin_anew(&stores.join(&name)), StoreError::is_in_use);
+    let store = sockets::patiently(|| Store::open_or_begin_anew(&place), StoreError::is_in_use);
     let (store, set_aside) = store.map_err(|error| {
         let advice = match error.is_in_use() {
             true => {
@@ -284,6 +285,9 @@ fn track(
         };
         Failure::told(format!("{}: {error}{advice}", message::path_text(path)))
     })?;
+    if let Some(before) = before {
+        store.rename_file_system(&before, &identity).map_err(|error| Failure::told(error.to_string()))?;
+    }
     let root = guarded.root();
     let summaries = Summaries::open(store, (guarded, tracker), root, &identity);
     let summaries = summaries.map_err(|error| Failure::could_not_run(path, "track its file system", error))?;
