@@ -69,6 +69,11 @@ pub struct LinkedName {
     pub facts: u64,
 }
 
+/// That one entry of a directory can't be looked at: all others are.
+pub(crate) fn of_entry(name: &[u8], error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{:?} in it can't be looked at: {error}", String::from_utf8_lossy(name)))
+}
+
 /// A file that is open for writing, mapped so, or below a loop device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile {

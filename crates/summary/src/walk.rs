@@ -16,7 +16,7 @@ use onesweep_sys::files::{self, DirReader, EntryType, magic};
 
 use crate::{
     identity::{NodeId, STUB_INO},
-    reading::{Directories, LinkedName, Reading},
+    reading::{Directories, LinkedName, Reading, of_entry},
     tracker::{Drained, Tracker},
     volume::{access, add, linked, stand_out},
 };
@@ -105,7 +105,7 @@ impl Walk {
             let stat = match files::statx_at(fd, name.as_c_str(), true) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    reading.unreadable.get_or_insert(error);
+                    reading.unreadable.get_or_insert_with(|| of_entry(name.as_bytes(), &error));
                     continue;
                 }
                 Ok(stat) => stat,

@@ -52,10 +52,11 @@ fn inode(image: &Image, path: &str) -> u64 {
     block.parse::<u64>().expect("a block") * 4096 + offset
 }
 
-/// What a du says of the blocks of a directory of which it can't look at all.
-fn blocks(mut du: Command, path: &Path) -> i64 {
+/// What a du says of the blocks of a directory of which it can't look at all, and of what it can't.
+fn blocks(mut du: Command, path: &Path, broken: &str) -> i64 {
     let told = du.args(["-s", "-B512"]).arg(path).output().expect("du");
     assert_eq!(told.status.code(), Some(1), "{du:?}: {}", text(&told.stderr));
+    assert!(text(&told.stderr).contains(broken), "{du:?}: {}", text(&told.stderr));
     text(&told.stdout).split('\t').next().expect("a size").parse().expect("blocks")
 }
 
@@ -76,13 +77,17 @@ fn what_lies_beside_a_damaged_inode_counts() {
         let mut tracked = tracked(&image);
         let answer = ask(&mut tracked, &above, Freshness::Exact);
         assert_eq!(answer.unreadable, 1, "{answer:?}");
-        let gnu = || blocks(Command::new("du"), &above);
+        let why: Vec<_> = tracked.unreadable(tracked.root()).map(|(_, why)| why.to_owned()).collect();
+        let is_named =
+            why[0].starts_with(&format!("{broken:?} in it can't be looked at: ")) && !why[0].contains("os error");
+        assert!(why.len() == 1 && is_named, "{why:?}");
+        let gnu = || blocks(Command::new("du"), &above, broken);
         assert_eq!(answer.totals.sums.blocks, gnu(), "{broken}: {answer:?}");
         // What changes beside it is told as ever.
         fs::write(above.join("later"), [1; 40_960]).expect("a file");
         let answer = ask(&mut tracked, &above, Freshness::Synced);
         assert_eq!((answer.totals.sums.blocks, answer.unreadable), (gnu(), 1), "{broken}: {answer:?}");
         // Without a server it is walked.
-        assert_eq!(blocks(onesweep(["du", "--socket", "/nowhere"]), &above), gnu(), "{broken}");
+        assert_eq!(blocks(onesweep(["du", "--socket", "/nowhere"]), &above, broken), gnu(), "{broken}");
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     custom::found::{Found, Gathering},
     identity::{NodeId, STUB_INO},
     moment::seconds,
-    reading::{Directories, Reading, too_large},
+    reading::{Directories, Reading, of_entry, too_large},
     record::Access,
     survey::{Facts, stamp_of_sum},
     totals::{Sums, Totals},
@@ -55,7 +55,7 @@ impl Volume {
             match entered {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 // All others count, as they do for du, and so does what is below them.
-                Err(error) => _ = reading.unreadable.get_or_insert(error),
+                Err(error) => _ = reading.unreadable.get_or_insert_with(|| of_entry(name.to_bytes(), &error)),
                 Ok(Entry::Mounted) => has_mounts = true,
                 Ok(Entry::Directory) => {}
                 Ok(Entry::Other(term)) => sum = sum.wrapping_add(term),
