@@ -10,7 +10,7 @@ use onesweep_summary::service::{
     client::Client,
     protocol::{Head, Name, Question, Refusal, Row},
 };
-use onesweep_sys::files;
+use onesweep_sys::files::{self, EntryType};
 use serde::Serialize;
 
 use super::{du::Working, figures::Unit};
@@ -63,8 +63,17 @@ pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
     working.end();
     let head = match answer {
         Ok(Ok(head)) => head,
-        Ok(Err(Refusal::NotTracked)) => return Err(no_server(&"it tracks another file system")),
-        Ok(Err(Refusal::Late)) => return Err(no_server(&"it doesn't know the directory yet")),
+        Ok(Err(Refusal::NotTracked)) => {
+            let is_directory = files::statx_fd(directory.as_fd()).map(|stat| stat.file_type() == EntryType::Dir);
+            return Err(match is_directory {
+                Ok(false) => Failure::could_not_run(path, "tell what is in it", "it is no directory"),
+                _ => no_server(&"it tracks another file system"),
+            });
+        }
+        Ok(Err(Refusal::Late)) => {
+            eprintln!("onesweep: {name}: the server doesn't know it yet; ask again later");
+            return Ok(SOME_FAILED);
+        }
         Ok(Err(Refusal::Denied)) => return Err(Failure::could_not_run(path, "look at it", "permission denied")),
         Ok(Err(Refusal::Failed(why))) => return Err(Failure::could_not_run(path, "ask the server", why)),
         Err(error) => return Err(no_server(&message::why(&error))),

@@ -511,6 +511,13 @@ fn what_is_not_complete_never_has_the_name() {
     });
     finish(&mut export(&socket), 2);
     assert!(is_untouched(), "{:?}", files_in(&out));
+    // One that doesn't know it yet.
+    let early = Folder::new();
+    let socket = answering(&early, |connection, _| {
+        writeln!(connection, r#"{{"refused": "late"}}"#).expect("it is said");
+    });
+    let said = text(&finish(&mut export(&socket), 2).stderr);
+    assert!(said.contains("the server doesn't know it yet; ask again later") && is_untouched(), "{said}");
     // One that would send it round in circles.
     let circling = Folder::new();
     let socket = answering(&circling, |connection, _| {

@@ -259,6 +259,24 @@ fn by_http_nobody_waits_until_all_is_counted() {
     assert!(body.contains(&format!("breakdown_value{{path=\"{}", first.display())), "{body}");
 }
 
+/// Not to start a server: it runs.
+#[test]
+fn who_asks_too_early_is_told_to_ask_again() {
+    let later = "the server doesn't know it yet; ask again later";
+    for (words, name, refused, code, why) in [
+        (&["top"][..], "", "late", 1, later),
+        (&["top"], "file", "not_tracked", 2, "it is no directory"),
+        (&["top"], "", "not_tracked", 2, "it tracks another file system; start `onesweep serve`"),
+    ] {
+        let folder = Folder::new();
+        fs::write(folder.join("file"), "").expect("a file");
+        let (socket, _) = saying(&folder, format!("{{\"refused\": \"{refused}\"}}\n"));
+        let out = finish(onesweep(words).arg("--socket").arg(&socket).arg(folder.join(name)), code);
+        let said = text(&out.stderr);
+        assert!(said.contains(why) && (why != later || !said.contains("start `onesweep serve`")), "{words:?}: {said}");
+    }
+}
+
 /// As by ^Z and fg: a signal ends what is waited for until a time.
 #[test]
 fn who_is_stopped_while_it_waits_gets_the_answer() {

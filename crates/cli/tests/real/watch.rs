@@ -2,8 +2,8 @@
 
 use std::{
     fs,
-    io::{Read, Write},
-    os::unix::fs::PermissionsExt,
+    io::{BufRead, BufReader, Read, Write},
+    os::unix::{fs::PermissionsExt, net::UnixListener},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
@@ -275,4 +275,31 @@ fn without_a_terminal_it_says_so() {
         "/dev/null",
     ])));
     assert!(seen.contains("/nowhere: cannot watch it: No such file or directory") && seen.contains("code 2"), "{seen}");
+}
+
+/// Before a first harvest is over, which may take hours.
+#[test]
+fn it_says_at_once_that_the_server_is_still_counting() {
+    let (folder, notes) = (Folder::new(), Folder::new());
+    let socket = folder.join("socket");
+    let listener = UnixListener::bind(&socket).expect("a socket");
+    thread::spawn(move || {
+        for connection in listener.incoming() {
+            let connection = connection.expect("a connection");
+            thread::spawn(move || {
+                for question in BufReader::new(&connection).lines().map_while(Result::ok) {
+                    // Who waits for it hears nothing.
+                    if question.contains("\"max_ms\":0") {
+                        (&connection).write_all(b"{\"refused\": \"late\"}\n").expect("it is said");
+                    }
+                }
+            });
+        }
+    });
+    let options = format!("--socket '{}'", socket.display());
+    let mut screen = Screen::start(&notes.join(""), "", &options, &folder.join(""));
+    screen
+        .until("what the server does", |lines| lines.iter().any(|line| line.contains("the server is still counting")));
+    screen.keys("q");
+    assert_eq!(screen.left_in_order(), 0);
 }

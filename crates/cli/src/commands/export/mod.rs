@@ -117,8 +117,10 @@ fn each_page(
             Ok(Err(Refusal::Denied)) => {
                 return Err(Failure::could_not_run(asked.path, "look at it", "permission denied"));
             }
-            // No time was set.
-            Ok(Err(Refusal::Late)) => return Err(no_server(asked.socket, &"it doesn't know the directory yet")),
+            Ok(Err(Refusal::Late)) => {
+                let why = "the server doesn't know it yet; ask again later";
+                return Err(Failure::could_not_run(asked.path, "tell what is in it", why));
+            }
             Ok(Err(Refusal::Failed(why))) => {
                 return Err(Failure::could_not_run(asked.path, "ask the server", message::one_line(&why)));
             }

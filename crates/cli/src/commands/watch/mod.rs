@@ -30,6 +30,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use onesweep_summary::service::protocol::Refusal;
 use ratatui::{
     DefaultTerminal,
     crossterm::event::{self, Event, KeyEventKind},
@@ -63,9 +64,13 @@ pub(crate) fn run(args: WatchArgs) -> Result<u8, Failure> {
     let mut source = Source::server(path, socket.clone());
     let why_not = match UnixStream::connect(&socket) {
         Err(error) => Some(format!("no server at {}: {}", message::path_text(&socket), message::why(&error))),
-        // Whatever else goes wrong, the view tells.
-        Ok(_) => match source.look(&state.wanted(), || true) {
-            Err(Missing::NotTracked) => Some("the server tracks another file system".to_owned()),
+        Ok(_) => match source::ask_at_once(path, &socket) {
+            Ok(Err(Refusal::NotTracked)) => Some("the server tracks another file system".to_owned()),
+            Ok(Err(Refusal::Late)) => {
+                state.trouble = Some("the server is still counting".to_owned());
+                None
+            }
+            // Whatever else goes wrong, the view tells.
             _ => None,
         },
     };

@@ -59,6 +59,13 @@ pub(super) struct Source {
     from: From,
 }
 
+/// Whether a server has an answer for a directory, for which nothing is waited.
+pub(super) fn ask_at_once(directory: &Path, socket: &Path) -> io::Result<Result<(), Refusal>> {
+    let directory = files::open_dir_handle(directory)?;
+    let question = Question { max_ms: Some(0), ..Question::plain() };
+    Ok(Client::connect(socket)?.ask(directory.as_fd(), &question, |_| {})?.map(drop))
+}
+
 enum From {
     Server { socket: PathBuf, client: Option<Client> },
     Walk { summaries: Box<Summaries<Walk, Untracked>>, at: i64 },
