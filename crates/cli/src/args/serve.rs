@@ -12,8 +12,8 @@ Examples:
   onesweep serve --config /etc/onesweep/serve.toml
   onesweep serve --socket /tmp/s --store /tmp/store /srv
   onesweep serve --timed /mnt/nas /srv
-  onesweep serve --http-tokens /etc/onesweep-tokens --new-token 1000
-  onesweep serve --http 127.0.0.1:8765 --http-tokens /etc/onesweep-tokens --metrics /srv/data /srv
+  onesweep serve --http-tokens /etc/onesweep/tokens --new-token 1000
+  onesweep serve --http 127.0.0.1:8765 --http-tokens /etc/onesweep/tokens --metrics /srv/data /srv
 
 Each option can be a line of the file of settings, with the same name (full-totals = [1000]), and paths = [\"/\", \"/srv\"]
 stands for the paths; what is typed wins. SIGHUP has the file read again.
