@@ -3,17 +3,16 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
+    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
 
-use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
-    iterator::Signals,
-};
+use onesweep_sys::files;
+use signal_hook::iterator::Signals;
 
-use crate::report::INTERRUPTED;
+use crate::{report::INTERRUPTED, session::heeded_signals};
 
 /// What is written to.
 pub(crate) struct Target {
@@ -59,14 +58,19 @@ impl Target {
         self.out.try_clone()
     }
 
-    /// All has been written: it gets its name.
+    /// All has been written: it gets its name, which is there after a power cut, too.
     pub(crate) fn finish(self) -> io::Result<()> {
         let Some((place, unfinished)) = self.names else { return Ok(()) };
         self.out.sync_all()?;
         let mut kept = unfinished.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(temporary) = kept.as_ref() {
-            fs::rename(temporary, place)?;
+            fs::rename(temporary, &place)?;
             *kept = None;
+            match File::open(place.with_file_name(".")) {
+                Ok(directory) => files::sync_directory(directory.as_fd())?,
+                // Names may be made there, and not be listed.
+                Err(_) => files::sync_file_system(self.out.as_fd())?,
+            }
         }
         Ok(())
     }
@@ -75,7 +79,7 @@ impl Target {
 impl Unfinished {
     /// A thread waits for signals, since an answer may be waited for just then.
     fn remove_at_signals(&self) -> io::Result<()> {
-        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+        let mut signals = Signals::new(heeded_signals())?;
         let kept = Arc::clone(&self.0);
         thread::Builder::new().name("signals".into()).spawn(move || {
             if signals.forever().next().is_some() {

@@ -250,3 +250,50 @@ fn a_kill_leaves_no_final_name() {
     let refused = finish(onesweep(["shard"]).arg(&root).arg(&out), 2);
     assert!(text(&refused.stderr).contains("it holds ."), "{}", text(&refused.stderr));
 }
+
+/// A data set of links into a store of contents, whose names have no dot and come first.
+#[test]
+fn links_into_a_store_of_contents_are_packed_in_each_order() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 128 << 20);
+    let root = image.root().join("tree");
+    let mut rng = Rng::new(17);
+    for folder in ["cache", "train", "validation"] {
+        fs::create_dir_all(root.join(folder)).expect("a folder");
+    }
+    for number in 0..40 {
+        let object = root.join(format!("cache/{number:032x}"));
+        fs::write(&object, rng.bytes(2000 + 100 * number)).expect("a file");
+        fs::hard_link(&object, root.join(format!("train/{number}.jpg"))).expect("a link");
+        if number % 4 == 0 {
+            fs::hard_link(&object, root.join(format!("validation/{number}.jpg"))).expect("a link");
+        }
+    }
+    sync(&root);
+    for order in ["fragment", "directory"] {
+        let out = image.beside(order);
+        finish(onesweep(["shard", "-q", "--order", order]).arg(&root).arg(&out), 0);
+        let found: BTreeMap<_, _> = read_back(&out).into_iter().map(|(_, name, rest)| (name, rest)).collect();
+        let expected: BTreeMap<_, _> =
+            content_of(&root).into_iter().filter(|(name, _)| name.ends_with(".jpg")).collect();
+        assert_eq!((found.len(), found), (50, expected), "{order}");
+    }
+}
+
+/// A power cut right after the end finds them.
+#[test]
+fn names_are_durable_when_it_ends() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 128 << 20);
+    let root = image.root().join("tree");
+    samples(&root, 20);
+    let (out, calls) = (image.beside("out"), image.beside("calls"));
+    let mut traced = Command::new("strace");
+    traced.args(["-f", "-qq", "-e", "trace=/^(rename.*|fsync|syncfs)$", "-o"]).arg(&calls).arg(crate::run::program());
+    finish(traced.args(["shard", "-q"]).arg(&root).arg(&out), 0);
+    let calls = fs::read_to_string(calls).expect("what strace wrote");
+    let place = |at: Option<usize>| at.unwrap_or_else(|| panic!("{calls}"));
+    let last =
+        |what: &str| place(calls.lines().enumerate().filter(|(_, line)| line.contains(what)).last().map(|(at, _)| at));
+    assert!(last("index.json") < last(" fsync("), "{calls}");
+}

@@ -1,13 +1,16 @@
 //! [`Packer`]: files as they come, each to its place.
 
 use std::{
+    collections::HashMap,
     ffi::OsStr,
+    fs::File,
     io::{self, Read},
-    os::unix::ffi::OsStrExt as _,
+    os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
     path::{Path, PathBuf},
 };
 
-use onesweep::{Kind, Route, SweptFile};
+use onesweep::{Kind, Metadata, Route, SweptFile};
+use onesweep_sys::files;
 
 use super::{
     error::{ShardError, ShardWarning},
@@ -65,6 +68,8 @@ pub struct Packer<S: Store> {
     name: String,
     headers: PlainHeaders,
     states: Vec<State>,
+    /// The member that has the content of a file, by the name that it was handed over with, where that is none.
+    stand_ins: HashMap<PathBuf, usize>,
     strangers: u64,
     buffer: Vec<u8>,
 }
@@ -81,6 +86,7 @@ impl<S: Store> Packer<S> {
             out: out.to_owned(),
             name: name.to_owned(),
             headers: PlainHeaders::new(),
+            stand_ins: HashMap::new(),
             strangers: 0,
             buffer: Vec::new(),
         };
@@ -117,15 +123,22 @@ impl<S: Store> Packer<S> {
             paths.filter_map(|path| self.member_of(path).map(|member| (member, path.to_owned()))).collect();
         let Some(((first, path), others)) = found.split_first() else { return Ok(Vec::new()) };
         let packed = match item.linked_to() {
-            Some(earlier) => {
-                let earlier = self.member_of(earlier);
-                self.pack_again(*first, path, earlier, item.metadata().mtime.seconds)
-            }
+            Some(earlier) => match (self.member_of(earlier), self.stand_ins.get(earlier)) {
+                (None, None) => self.pack_from_file(*first, path, &item),
+                (member, stand_in) => {
+                    let earlier = member.or(stand_in.copied());
+                    self.pack_again(*first, path, earlier, item.metadata().mtime.seconds)
+                }
+            },
             None => self.pack_content(*first, path, &mut item),
         };
         let mut warnings = Vec::new();
         let outcome = packed.map_err(|source| self.failed(WRITE, source))?;
         self.note(*first, outcome, &mut warnings);
+        let handed_over = item.linked_to().unwrap_or(item.path());
+        if item.metadata().nlink > 1 && self.states[*first] == State::Packed && self.member_of(handed_over).is_none() {
+            self.stand_ins.insert(handed_over.to_owned(), *first);
+        }
         for (other, path) in others {
             let packed = self.pack_again(*other, path, Some(*first), item.metadata().mtime.seconds);
             let outcome = packed.map_err(|source| self.failed(WRITE, source))?;
@@ -181,6 +194,38 @@ impl<S: Store> Packer<S> {
                     Err(source) => Ok(Err(ShardWarning::Read { path: path.to_owned(), source })),
                 }
             }
+        }
+    }
+
+    /// The content of a file that was handed over by a name that is no member: it is read once more.
+    fn pack_from_file(&mut self, member: usize, path: &Path, item: &SweptFile) -> io::Result<Result<(), ShardWarning>> {
+        let changed = || Ok(Err(ShardWarning::Changed { path: path.to_owned() }));
+        let unread = |source| Ok(Err(ShardWarning::Read { path: path.to_owned(), source }));
+        let expected = item.metadata();
+        let is_as_it_was = |file: &File| -> io::Result<bool> {
+            let now = Metadata::of(Kind::File, &files::statx_fd(file.as_fd())?);
+            let facts = |of: &Metadata| (of.ino, of.size, of.mtime, of.ctime);
+            Ok(facts(&now) == facts(expected))
+        };
+        let mut file = match files::open_file_untouched(item.open_path()) {
+            Ok(file) => File::from(file),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Err(ShardWarning::Vanished { path: path.to_owned() }));
+            }
+            Err(error) => return unread(error),
+        };
+        if expected.size != self.layout.members[member].size {
+            return changed();
+        }
+        match self.write_stream(member, &mut file)? {
+            Ok(true) => {}
+            Ok(false) => return changed(),
+            Err(error) => return unread(error),
+        }
+        match is_as_it_was(&file) {
+            Ok(true) => self.write_member(member, expected.mtime.seconds, &[]).map(Ok),
+            Ok(false) => changed(),
+            Err(error) => unread(error),
         }
     }
 

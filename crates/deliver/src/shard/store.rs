@@ -41,7 +41,7 @@ pub trait Store {
     fn publish(&mut self, file: usize, name: &str) -> io::Result<()>;
     /// Removes a file.
     fn remove(&mut self, file: usize) -> io::Result<()>;
-    /// From now on what has a name stays.
+    /// Makes the names durable. From now on what has one stays.
     fn keep(&mut self) -> io::Result<()>;
 }
 
@@ -161,6 +161,7 @@ impl Store for Directory {
     }
 
     fn keep(&mut self) -> io::Result<()> {
+        files::sync_directory(files::reopen(self.handle.as_fd())?.as_fd())?;
         self.kept = true;
         Ok(())
     }

@@ -70,6 +70,17 @@ pub fn sync_file_system(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::syncfs(fd)?)
 }
 
+/// Makes the names in an open directory durable: what was made, renamed or removed there.
+#[doc(alias = "fsync")]
+pub fn sync_directory(fd: BorrowedFd<'_>) -> io::Result<()> {
+    use rustix::io::Errno;
+    match rustix::fs::fsync(fd) {
+        // A file system that has no such call for directories.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => sync_file_system(fd),
+        synced => Ok(synced?),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -84,5 +95,8 @@ mod tests {
         assert!(found.block_size >= 512 && found.blocks_free <= found.blocks && found.magic != 0);
         sync_data(file.as_fd()).unwrap();
         sync_file_system(file.as_fd()).unwrap();
+        sync_directory(std::fs::File::open("/").unwrap().as_fd()).unwrap();
+        // Nobody syncs a directory there.
+        sync_directory(std::fs::File::open("/proc").unwrap().as_fd()).unwrap();
     }
 }

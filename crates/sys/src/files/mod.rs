@@ -33,7 +33,9 @@ pub use content::{
     sync_data, take_out, write_all_durably_at,
 };
 pub use entry_type::EntryType;
-pub use file_system::{FileSystem, file_system, forbids_execution, is_read_only, may_write, sync_file_system};
+pub use file_system::{
+    FileSystem, file_system, forbids_execution, is_read_only, may_write, sync_directory, sync_file_system,
+};
 pub use listing::{DirEntry, DirReader};
 pub use names::{
     link_at, make_directory_at, make_node_at, make_symlink_at, name_file, read_link_at, remove_at, remove_directory_at,

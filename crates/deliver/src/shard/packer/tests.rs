@@ -217,10 +217,10 @@ fn samples_that_lack_a_file_are_left_out_whole() {
                 }
                 (true, 2) => {}
                 (true, _) => {
-                    // A further name of a file that nobody could pack.
+                    // A further name of a file of which no name was packed, and which has gone since.
                     let link = item(name, content).with_linked_to("root/gone".into());
                     let warnings = packer.pack(link).unwrap();
-                    assert!(matches!(&warnings[..], [ShardWarning::OtherName { .. }]), "{warnings:?}");
+                    assert!(matches!(&warnings[..], [ShardWarning::Vanished { .. }]), "{warnings:?}");
                 }
                 _ => assert!(packer.pack(item(name, content)).unwrap().is_empty()),
             }
@@ -288,6 +288,72 @@ fn all_names_of_a_file_have_its_content() {
     assert_eq!((packer.strangers(), packer.vanished().count()), (2, 0));
     packer.finish().unwrap();
     assert_eq!(sorted(unpacked(&place.out)), files);
+}
+
+/// Names of files that a store of contents has: `objects/…` comes first, and is no sample.
+#[test]
+fn a_file_is_packed_though_its_first_name_is_no_member() {
+    let place = Place::new();
+    for folder in ["objects", "train"] {
+        fs::create_dir(place.tree.join(folder)).unwrap();
+    }
+    let at = |name: &str| place.tree.join(name);
+    let linked = [("aa", &["1.x", "2.x"][..]), ("bb", &["3.x"]), ("cc", &["4.x"]), ("dd", &["5.x"])];
+    let mut planned = Vec::new();
+    for (object, names) in linked {
+        let content = object.repeat(1000);
+        fs::write(at("objects").join(object), &content).unwrap();
+        for name in names {
+            fs::hard_link(at("objects").join(object), at("train").join(name)).unwrap();
+            planned.push((format!("train/{name}"), content.clone().into_bytes()));
+        }
+    }
+    let store = Directory::open(&place.out, &place.tree).unwrap();
+    let layout = deal(self::planned(&planned), RULES).0;
+    let mut packer = Packer::new(layout, store, &place.tree, &place.out, "set").unwrap();
+    let items = crate::testing::walk(&place.tree);
+    // Meanwhile one changes, one grows, and one is gone.
+    fs::write(at("objects/bb"), "BB".repeat(1000)).unwrap();
+    // The clock of file systems may not have gone on.
+    let changed = fs::File::options().write(true).open(at("objects/bb")).unwrap();
+    changed.set_modified(std::time::UNIX_EPOCH).unwrap();
+    fs::write(at("objects/cc"), "cc".repeat(1001)).unwrap();
+    fs::remove_file(at("train/5.x")).unwrap();
+    let warnings: Vec<ShardWarning> = items.into_iter().flat_map(|item| packer.pack(item).unwrap()).collect();
+    let said: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        matches!(
+            &warnings[..],
+            [ShardWarning::Changed { .. }, ShardWarning::Changed { .. }, ShardWarning::Vanished { .. }]
+        ),
+        "{said:?}"
+    );
+    assert_eq!(packer.stand_ins.len(), 1);
+    packer.finish().unwrap();
+    assert_eq!(sorted(unpacked(&place.out)), planned[..2]);
+}
+
+/// A further name that came with the content stands for the first one, too.
+#[test]
+fn names_that_come_with_the_content_stand_for_the_first() {
+    let files = [("b.x", b"abc"), ("c.x", b"abc")].map(|(name, content)| (name.to_owned(), content.to_vec()));
+    let place = Place::new();
+    let mut packer = place.packer(&files);
+    packer.pack(item("objects/aa", b"abc").with_links(vec!["root/b.x".into()])).unwrap();
+    let link = SweptFile::new("root/c.x".into(), metadata(Kind::File, 3)).with_linked_to("root/objects/aa".into());
+    assert!(packer.pack(link).unwrap().is_empty());
+    packer.finish().unwrap();
+    assert_eq!(sorted(unpacked(&place.out)), files);
+}
+
+#[test]
+fn a_further_name_of_a_member_that_failed_fails_with_it() {
+    let place = Place::new();
+    let mut packer = place.packer(&files());
+    packer.give_up(Path::new("root/d/1.txt"));
+    let link = item("d/1.json", &[b'j'; 6]).with_linked_to("root/d/1.txt".into());
+    let warnings = packer.pack(link).unwrap();
+    assert!(matches!(&warnings[..], [ShardWarning::OtherName { .. }]), "{warnings:?}");
 }
 
 #[test]
