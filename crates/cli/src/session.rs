@@ -465,8 +465,13 @@ fn remove_temporaries() {
 /// Signals that end a run. What was started with one ignored goes on: under nohup when the terminal goes, in the background
 /// of a script at Ctrl-C.
 pub(crate) fn heeded_signals() -> impl Iterator<Item = i32> {
+    heeded_of([SIGINT, SIGTERM, SIGHUP])
+}
+
+/// Those of some signals that this process wasn't started with ignored.
+pub(crate) fn heeded_of(signals: impl IntoIterator<Item = i32>) -> impl Iterator<Item = i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |&signal| !is_ignored(&status, signal))
+    signals.into_iter().filter(move |&signal| !is_ignored(&status, signal))
 }
 
 /// Whether a signal is ignored, by what `/proc/PID/status` says.

@@ -24,6 +24,7 @@ use rustix::{
 
 use crate::{
     groups::{Groups, Place},
+    limits,
     process::kill_group,
 };
 
@@ -77,6 +78,7 @@ impl Confined {
         let mut command = Command::new(program);
         command.args(rest).env_clear().env("PATH", PATH).env("LC_ALL", "C").current_dir("/").process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        limits::give_back_open_files(&mut command);
         let (uid, gid, network) = (self.uid, self.gid, self.network.as_raw_fd());
         // SAFETY: the closure runs in the forked child, and makes system calls alone: it allocates nothing and takes no lock.
         unsafe { command.pre_exec(move || confine(uid, gid, network)) };
@@ -113,6 +115,7 @@ pub fn run_within(
     };
     // SAFETY: the closure runs in the forked child, makes system calls and writes to memory: it allocates nothing and takes no lock.
     unsafe { command.pre_exec(begin) };
+    limits::give_back_open_files(&mut command);
     let mut child = command.process_group(0).stdout(Stdio::piped()).spawn()?;
     let ended = converse(&mut child, &[], until, Says { most, forgets: true }, stop);
     kill_all(&child)?;

@@ -1,8 +1,12 @@
 //! How many files this process may have open.
+#![allow(unsafe_code)]
 
-use std::io;
+use std::{io, os::unix::process::CommandExt, process::Command, sync::OnceLock};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The limit with which this process was started, once it has raised it.
+static FIRST: OnceLock<Rlimit> = OnceLock::new();
 
 /// The limits on open files: `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,9 +29,19 @@ pub fn raise_open_files() -> io::Result<OpenFiles> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        setrlimit(Resource::Nofile, raised)?;
+        setrlimit(Resource::Nofile, raised.clone())?;
+        FIRST.get_or_init(|| limit);
     }
     Ok(open_files())
+}
+
+/// Has a program begin with the soft limit that this process was started with: some close all descriptors up to it, or use
+/// `select(2)`, which knows 1,024.
+pub fn give_back_open_files(command: &mut Command) -> &mut Command {
+    let Some(first) = FIRST.get() else { return command };
+    let lower = move || Ok(setrlimit(Resource::Nofile, first.clone())?);
+    // SAFETY: the closure runs in the forked child, and makes a system call alone: it allocates nothing and takes no lock.
+    unsafe { command.pre_exec(lower) }
 }
 
 #[cfg(test)]
@@ -35,9 +49,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn soft_limit_reaches_the_hard_one() {
+    fn soft_limit_reaches_the_hard_one_and_programs_get_it_as_it_was() {
+        // So that there is something to raise, whoever has started the tests.
+        let (hard, before) = (open_files().hard, 256);
+        assert!(hard.is_none_or(|hard| hard > before), "{hard:?}");
+        setrlimit(Resource::Nofile, Rlimit { current: Some(before), maximum: hard }).unwrap();
         let raised = raise_open_files().unwrap();
         assert_eq!(raised.soft, raised.hard);
         assert_eq!(open_files(), raised);
+        let mut shell = Command::new("sh");
+        let out = give_back_open_files(shell.args(["-c", "ulimit -Sn"])).output().unwrap();
+        assert_eq!(out.stdout, before.to_string().as_bytes().iter().copied().chain(*b"\n").collect::<Vec<u8>>());
+        raise_open_files().unwrap();
+        let out = give_back_open_files(&mut shell).output().unwrap();
+        assert!(out.stdout.starts_with(before.to_string().as_bytes()), "{out:?}");
     }
 }

@@ -21,6 +21,13 @@ pub fn terminate(process: u32) -> io::Result<()> {
     Ok(rustix::process::kill_process(pid(process)?, Signal::TERM)?)
 }
 
+/// Sends a signal, by its number, to a process: what came to this one alone was meant for that.
+#[doc(alias = "kill")]
+pub fn pass_on(signal: i32, process: u32) -> io::Result<()> {
+    let signal = Signal::from_named_raw(signal).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process(pid(process)?, signal)?)
+}
+
 /// Gives this process, where nobody has made other threads yet, the name that `ps` shows; 15 bytes at most.
 #[doc(alias = "PR_SET_NAME")]
 pub fn set_name(name: &std::ffi::CStr) -> io::Result<()> {
@@ -50,6 +57,16 @@ mod tests {
     use std::process::{Command, Stdio};
 
     use super::*;
+
+    #[test]
+    fn signals_come_to_a_process_as_they_are() {
+        for signal in [1, 15] {
+            let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+            pass_on(signal, child.id()).unwrap();
+            assert_eq!(child.wait().unwrap().signal(), Some(signal));
+        }
+        assert_eq!(pass_on(-1, std::process::id()).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
 
     #[test]
     fn a_group_ends_with_the_children_of_its_leader() {

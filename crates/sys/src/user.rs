@@ -14,6 +14,12 @@ pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The group that this process acts as.
+#[doc(alias = "getegid")]
+pub fn effective_gid() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
 /// The number of a user and of its group, by its name; `None` where there is no such user. Asks as [`groups_of`] does.
 #[doc(alias = "getpwnam")]
 pub fn named(name: &str) -> io::Result<Option<(u32, u32)>> {

@@ -20,7 +20,7 @@ pub(crate) enum ListingOrder {
 /// Runs a program that reads a tree, and brings the files into memory ahead of it, in the order of the disk
 ///
 /// The program waits where it opens a file until that file is there. Trees are the directories that the command names (after
-/// -C DIR: below that one), but for those that are known to be written to. Programs that are linked statically are not helped.
+/// -C DIR: below that one), but for those that are known to be written to. Programs that are linked statically are not helped, and told of.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

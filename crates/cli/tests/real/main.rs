@@ -57,6 +57,7 @@ mod quick_disks;
 mod read_only;
 mod rights;
 mod run;
+mod run_given;
 mod run_names;
 mod run_program;
 mod serving;

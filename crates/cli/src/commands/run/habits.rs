@@ -1,6 +1,6 @@
 //! How programs name the trees that they read.
 
-use std::{ffi::OsString, path::Path};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path};
 
 /// Which of the names are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,15 @@ pub(super) enum Names {
     First,
 }
 
+/// When a program that is told no name reads the directory where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Here {
+    Never,
+    Always,
+    /// With `-r`, `-R`, or what they are called otherwise.
+    Recursively,
+}
+
 /// What is known of a program. Options of one letter stand for the end of several in a word, too.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Habits {
@@ -25,6 +34,8 @@ pub(super) struct Habits {
     pub(super) values: &'static [&'static str],
     /// Whether `-C DIR` is where it goes first.
     pub(super) changes_directory: bool,
+    /// When it reads `.` unasked.
+    pub(super) here: Here,
     /// Whether `REPOSITORY::ARCHIVE` is what it writes.
     pub(super) has_archives: bool,
 }
@@ -35,10 +46,32 @@ const OTHERS: Habits = Habits {
     targets: &[],
     values: &[],
     changes_directory: true,
+    here: Here::Never,
     has_archives: false,
 };
 
-const KNOWN: [Habits; 10] = [
+const GREP_VALUES: &[&str] = &[
+    "-A",
+    "-B",
+    "-C",
+    "-m",
+    "-e",
+    "-f",
+    "-d",
+    "-D",
+    "--regexp",
+    "--file",
+    "--after-context",
+    "--before-context",
+    "--context",
+    "--max-count",
+    "--include",
+    "--exclude",
+    "--exclude-dir",
+    "--exclude-from",
+];
+
+const KNOWN: [Habits; 12] = [
     Habits {
         programs: &["cp", "mv"],
         names: Names::UpToTarget,
@@ -92,7 +125,15 @@ const KNOWN: [Habits; 10] = [
         ..OTHERS
     },
     Habits {
-        programs: &["grep", "egrep", "fgrep", "rg"],
+        programs: &["grep", "egrep", "fgrep"],
+        names: Names::AfterPattern,
+        values: GREP_VALUES,
+        changes_directory: false,
+        here: Here::Recursively,
+        ..OTHERS
+    },
+    Habits {
+        programs: &["rg"],
         names: Names::AfterPattern,
         values: &[
             "-A",
@@ -101,24 +142,41 @@ const KNOWN: [Habits; 10] = [
             "-m",
             "-e",
             "-f",
-            "-d",
-            "-D",
+            "-g",
+            "-t",
+            "-T",
             "--regexp",
             "--file",
-            "--after-context",
-            "--before-context",
-            "--context",
-            "--max-count",
-            "--include",
-            "--exclude",
-            "--exclude-dir",
-            "--exclude-from",
+            "--glob",
+            "--type",
+            "--type-not",
         ],
         changes_directory: false,
+        here: Here::Always,
         ..OTHERS
     },
-    Habits { programs: &["find"], names: Names::First, changes_directory: false, ..OTHERS },
-    Habits { programs: &["ls"], changes_directory: false, ..OTHERS },
+    Habits {
+        programs: &["find"],
+        names: Names::First,
+        values: &["-D"],
+        changes_directory: false,
+        here: Here::Always,
+        ..OTHERS
+    },
+    Habits {
+        programs: &["ls"],
+        values: &["-I", "-T", "-w", "--ignore", "--hide"],
+        changes_directory: false,
+        here: Here::Always,
+        ..OTHERS
+    },
+    Habits {
+        programs: &["du"],
+        values: &["-B", "-d", "-t", "-X", "--block-size", "--max-depth", "--threshold", "--exclude", "--exclude-from"],
+        changes_directory: false,
+        here: Here::Always,
+        ..OTHERS
+    },
     Habits {
         programs: &["clamscan", "clamdscan"],
         values: &["-d", "--database", "--tempdir", "--move", "--copy"],
@@ -141,15 +199,69 @@ const WRAPPERS: [&str; 11] =
 
 /// What is known of a command's program, and the words that it is given.
 pub(super) fn habits_of(command: &[OsString]) -> Option<(Habits, &[OsString])> {
-    let (program, mut words) = command.split_first()?;
-    let name = |word: &OsString| Path::new(word).file_name().map(ToOwned::to_owned).unwrap_or_default();
-    let known = |word: &OsString| KNOWN.iter().find(|habits| habits.programs.iter().any(|known| name(word) == *known));
-    let mut habits = known(program);
-    if WRAPPERS.iter().any(|wrapper| name(program) == *wrapper)
-        && let Some(at) = words.iter().position(|word| known(word).is_some())
-    {
-        habits = known(&words[at]);
-        words = &words[at + 1..];
+    let (program, words) = command.split_first()?;
+    let found = match wrapped(command) {
+        Some((habits, at)) => (habits, &command[at + 1..]),
+        None => (known(program).copied().unwrap_or(OTHERS), words),
+    };
+    Some(found)
+}
+
+/// The program of a command, and those that it runs in turn, as far as its words tell.
+pub(super) fn programs_of(command: &[OsString]) -> Vec<&OsString> {
+    let mut found: Vec<&OsString> = Vec::new();
+    for word in command {
+        // Options of a wrapper, variables, numbers.
+        let bytes = word.as_bytes();
+        let is_told =
+            bytes.first().is_none_or(|first| *first == b'-' || first.is_ascii_digit()) || bytes.contains(&b'=');
+        if found.is_empty() || !is_told {
+            found.push(word);
+            if !is_wrapper(word) {
+                break;
+            }
+        }
     }
-    Some((habits.copied().unwrap_or(OTHERS), words))
+    let known = wrapped(command).map(|(_, at)| &command[at]).filter(|known| !found.contains(known));
+    found.extend(known);
+    found
+}
+
+/// What is known of the program that a wrapper runs, and which word names it.
+fn wrapped(command: &[OsString]) -> Option<(Habits, usize)> {
+    command.first().filter(|program| is_wrapper(program))?;
+    let mut words = command.iter().enumerate().skip(1);
+    words.find_map(|(at, word)| known(word).map(|habits| (*habits, at)))
+}
+
+fn is_wrapper(program: &OsString) -> bool {
+    WRAPPERS.iter().any(|wrapper| name(program) == *wrapper)
+}
+
+fn known(program: &OsString) -> Option<&'static Habits> {
+    KNOWN.iter().find(|habits| habits.programs.iter().any(|known| name(program) == *known))
+}
+
+fn name(program: &OsString) -> OsString {
+    Path::new(program).file_name().map(ToOwned::to_owned).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_behind_those_that_run_them() {
+        for (line, programs) in [
+            ("tar -cf x.tar sudo", &["tar"][..]),
+            ("nice -n 19 tar -cf x.tar sudo", &["nice", "tar"]),
+            ("env LANG=C timeout 10m ./pack /srv", &["env", "timeout", "./pack"]),
+            ("time -f %e restic backup /srv", &["time", "%e", "restic"]),
+            ("sudo", &["sudo"]),
+            ("", &[""]),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(programs_of(&words), programs, "{line}");
+        }
+    }
 }

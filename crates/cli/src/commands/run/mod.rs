@@ -1,22 +1,23 @@
 //! `onesweep run`: a program with a helper ahead of it. Whatever becomes of the helper, the program runs, and its end is ours.
 
+mod end;
 mod habits;
+mod loading;
 mod trees;
 
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io,
-    os::unix::process::ExitStatusExt,
+    fs, io,
     path::PathBuf,
     process::{Child, Command, ExitStatus},
     thread,
 };
 
 use clap::ValueEnum;
-use onesweep_sys::process;
+use onesweep_sys::{limits, process};
 use onesweep_view::{
-    ahead::{Ahead, Figures},
+    ahead::{Ahead, AheadError, Figures},
     order::Order,
     preload::Library,
 };
@@ -25,55 +26,108 @@ use signal_hook::{
     iterator::Signals,
 };
 
+pub(crate) use self::end::End;
 use crate::{
     args::{ListingOrder, RunArgs},
     message,
     report::Failure,
+    session::heeded_of,
     size::Size,
 };
 
-/// As env(1) and nice(1) have it.
-const NOT_FOUND: u8 = 127;
-const NOT_EXECUTABLE: u8 = 126;
-/// What shells add to the number of the signal that ended a program.
-const BY_SIGNAL: u8 = 128;
-
 pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
-    let trees = if args.tree.is_empty() { trees::named(&args.command) } else { args.tree.clone() };
-    if trees.is_empty() {
-        return Err(Failure::told("the command names no directory; say which one it reads with --tree DIR"));
-    }
-    let order = args.sort.map_or(Order::Source, order_of);
-    let ahead = Ahead::start(&trees, args.limit.map(|limit| limit.0), order)
-        .map_err(|error| Failure::told(error.to_string()))?;
-    let library =
-        Library::new().map_err(|error| Failure::told(format!("cannot give the program a library: {error}")))?;
-    let mut command = Command::new(&args.command[0]);
-    command.args(&args.command[1..]);
-    command.env("LD_PRELOAD", preloaded(env::var_os("LD_PRELOAD"), library.path().as_os_str()));
-    command.env("ONESWEEP_BOARD", ahead.board_path());
-    match args.sort.as_ref().and_then(ValueEnum::to_possible_value) {
-        Some(order) => command.env("ONESWEEP_SORT", order.get_name()),
-        None => command.env_remove("ONESWEEP_SORT"),
+    let help = match help(&args)? {
+        Ok(help) => Some(help),
+        Err(why) => {
+            eprintln!("onesweep: {why}; the program runs without help");
+            None
+        }
     };
+    if let Some(remark) = help.as_ref().and_then(|_| loading::remark(&args.command)) {
+        eprintln!("onesweep: {remark}");
+    }
+    let mut command = Command::new(&args.command[0]);
+    limits::give_back_open_files(command.args(&args.command[1..]));
+    if let Some(help) = &help {
+        help.hand_over(&mut command, args.sort);
+    }
     // Before the program is there: no signal may find nobody who passes it on.
-    let signals = Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]);
+    let signals = Signals::new(heeded_of([SIGINT, SIGQUIT, SIGTERM, SIGHUP]));
     let signals = signals.map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     let ended = command.spawn().and_then(|program| wait(program, signals));
-    let figures = ahead.finish();
-    match ended {
+    let figures = help.map(Help::end);
+    let end = match ended {
         Ok(status) => {
-            if args.verbose {
-                tell(&figures);
+            if let Some(figures) = figures.filter(|_| args.verbose) {
+                tell(&Figures { remark: figures.remark.clone().or_else(|| why_none(&figures)), ..figures });
             }
-            Ok(code_of(status))
+            End::Program(status)
         }
         Err(error) => {
             let program = PathBuf::from(&args.command[0]);
             eprintln!("onesweep: {}", message::of_other(&program, "run it", &error));
-            Ok(code_of_refusal(&error))
+            End::of_refusal(&error)
         }
+    };
+    Ok(end.code())
+}
+
+/// The helper, and how the program hears of it.
+struct Help {
+    ahead: Ahead,
+    library: Library,
+}
+
+/// Starts a helper, or tells why the program runs without one. It is a failure only where what was typed is wrong: the program alone
+/// would tell what is wrong with trees that were guessed.
+fn help(args: &RunArgs) -> Result<Result<Help, String>, Failure> {
+    let trees = if args.tree.is_empty() {
+        let named = trees::named(&args.command);
+        if named.is_empty() {
+            return Err(Failure::told("the command names no directory; say which one it reads with --tree DIR"));
+        }
+        let (readable, others): (Vec<_>, Vec<_>) = named.into_iter().partition(|tree| fs::read_dir(tree).is_ok());
+        if let (true, Some(tree)) = (readable.is_empty(), others.first()) {
+            return Ok(Err(format!("{}: cannot list it", message::path_text(tree))));
+        }
+        readable
+    } else {
+        args.tree.clone()
+    };
+    let order = args.sort.map_or(Order::Source, order_of);
+    let ahead = match Ahead::start(&trees, args.limit.map(|limit| limit.0), order) {
+        Ok(ahead) => ahead,
+        Err(error @ AheadError::Tree { .. }) if !args.tree.is_empty() => return Err(Failure::told(error.to_string())),
+        Err(error) => return Ok(Err(error.to_string())),
+    };
+    Ok(match Library::new() {
+        Ok(library) => Ok(Help { ahead, library }),
+        Err(error) => {
+            ahead.finish();
+            Err(format!("cannot give the program a library: {error}"))
+        }
+    })
+}
+
+impl Help {
+    fn hand_over(&self, command: &mut Command, sort: Option<ListingOrder>) {
+        command.env("LD_PRELOAD", preloaded(env::var_os("LD_PRELOAD"), self.library.path().as_os_str()));
+        command.env("ONESWEEP_BOARD", self.ahead.board_path());
+        match sort.as_ref().and_then(ValueEnum::to_possible_value) {
+            Some(order) => command.env("ONESWEEP_SORT", order.get_name()),
+            None => command.env_remove("ONESWEEP_SORT"),
+        };
     }
+
+    fn end(self) -> Figures {
+        self.ahead.finish()
+    }
+}
+
+/// Why nothing was brought in, where the helper has only waited: whoever isn't helped at all has asked for nothing.
+fn why_none(figures: &Figures) -> Option<String> {
+    let none = "once the trees were known, no file with something in it was opened by a program that has the library";
+    (figures.sweeps == 0).then(|| none.to_owned())
 }
 
 fn order_of(sort: ListingOrder) -> Order {
@@ -91,7 +145,7 @@ fn wait(mut program: Child, mut signals: Signals) -> io::Result<ExitStatus> {
     let listener = thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
             if matches!(signal, SIGTERM | SIGHUP) {
-                let _ = process::terminate(id);
+                let _ = process::pass_on(signal, id);
             }
         }
     });
@@ -111,17 +165,6 @@ fn preloaded(there: Option<OsString>, ours: &OsStr) -> OsString {
     });
     all.push(ours);
     all
-}
-
-/// What a program that can't be run ends with.
-pub(crate) fn code_of_refusal(error: &io::Error) -> u8 {
-    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
-}
-
-/// What a program ended with, as shells tell it.
-pub(crate) fn code_of(status: ExitStatus) -> u8 {
-    let by_signal = || status.signal().and_then(|signal| u8::try_from(signal).ok()).map(|signal| BY_SIGNAL + signal);
-    status.code().map(|code| code as u8).or_else(by_signal).unwrap_or(u8::MAX)
 }
 
 /// Tells what was brought in.
@@ -160,9 +203,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_the_program_is_told_as_shells_do() {
-        assert_eq!(code_of(ExitStatus::from_raw(3 << 8)), 3);
-        assert_eq!(code_of(ExitStatus::from_raw(9)), 137);
+    fn who_asks_for_nothing_is_told_why_nothing_came() {
+        assert!(why_none(&Figures::default()).is_some());
+        assert!(why_none(&Figures { sweeps: 1, ..Figures::default() }).is_none());
     }
 
     #[test]

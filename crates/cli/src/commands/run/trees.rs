@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use super::habits::{Habits, Names, habits_of};
+use super::habits::{Habits, Here, Names, habits_of};
 
 /// The directories that a command reads, as far as its words tell: below the last `-C DIR` or `--directory=DIR` before them,
 /// where there is one. None that lies below another.
@@ -23,6 +23,7 @@ pub(super) fn named(command: &[OsString]) -> Vec<PathBuf> {
 fn names(habits: &Habits, words: &[OsString]) -> Vec<PathBuf> {
     let (mut base, mut names) = (PathBuf::new(), Vec::new());
     let (mut has_target, mut has_pattern, mut options_ended) = (false, false, false);
+    let mut reads_here = habits.here == Here::Always;
     let mut words = words.iter().map(OsString::as_os_str).peekable();
     while let Some(word) = words.next() {
         let is_option = !options_ended && word.len() > 1 && word.as_bytes().starts_with(b"-");
@@ -41,13 +42,12 @@ fn names(habits: &Habits, words: &[OsString]) -> Vec<PathBuf> {
             continue;
         }
         let (option, joined) = split(word);
+        reads_here |= habits.here == Here::Recursively && is_recursive(option, habits.values);
         if habits.changes_directory && is(option, b'C', "--directory") {
             let directory = joined.or_else(|| words.next_if(|next| base.join(next).is_dir()));
             base.extend(directory);
-        } else if habits.names == Names::First {
-            if !names.is_empty() {
-                break;
-            }
+        } else if habits.names == Names::First && !(names.is_empty() && stands_before_names(option)) {
+            break;
         } else if is_any(option, habits.targets) {
             has_target = true;
             words.next_if(|_| joined.is_none());
@@ -62,7 +62,25 @@ fn names(habits: &Habits, words: &[OsString]) -> Vec<PathBuf> {
         Names::UpToTarget if !has_target => drop(names.pop()),
         _ => {}
     }
+    if reads_here && names.is_empty() {
+        names.push(PathBuf::from("."));
+    }
     names
+}
+
+/// Whether `find` takes it for an option of its own, not for the beginning of its expression.
+fn stands_before_names(option: &OsStr) -> bool {
+    matches!(option.as_bytes(), b"-H" | b"-L" | b"-P" | b"-D" | [b'-', b'O', ..])
+}
+
+/// Whether one of the letters asks for all that is below, or the word does. What follows a letter with a value is that value.
+fn is_recursive(option: &OsStr, values: &[&str]) -> bool {
+    let bytes = option.as_bytes();
+    if bytes.starts_with(b"--") {
+        return matches!(bytes, b"--recursive" | b"--dereference-recursive");
+    }
+    let has_value = |letter: &u8| values.iter().any(|value| value.as_bytes() == [b'-', *letter]);
+    bytes[1..].iter().take_while(|letter| !has_value(letter)).any(|letter| matches!(letter, b'r' | b'R'))
 }
 
 fn contains(word: &OsStr, part: &[u8]) -> bool {
@@ -145,7 +163,22 @@ mod tests {
             ("find @/mail ! -size 0", &["@/mail"]),
             ("ls -lRC @/mail @/www", &["@/mail", "@/www"]),
             ("cat @/file @/none", &[]),
-            ("du", &[]),
+            ("du", &["."]),
+            ("du -d 1", &["."]),
+            ("du -sh @/mail", &["@/mail"]),
+            ("du -sh @/file", &[]),
+            ("ls -lR", &["."]),
+            ("find -size +1M", &["."]),
+            ("find -L -O2 -D tree @/mail -size +1M", &["@/mail"]),
+            ("find ! -size 0", &["."]),
+            ("grep -r word", &["."]),
+            ("nice grep -Rn --include *.rs word", &["."]),
+            ("grep --recursive -e word", &["."]),
+            ("grep word", &[]),
+            ("grep -eword", &[]),
+            ("grep -rn word @/file", &[]),
+            ("rg word", &["."]),
+            ("tar -cf @/to/x.tar", &[]),
         ] {
             assert_eq!(found(line), trees, "{line}");
         }

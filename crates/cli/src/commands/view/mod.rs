@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use onesweep_sys::{process, user};
+use onesweep_sys::{limits, process, user};
 use onesweep_view::{
     ahead::{Figures, is_on_quick_disks},
     bind::{BindSettings, Bound},
@@ -23,12 +23,12 @@ use onesweep_view::{
     order::Order,
 };
 use signal_hook::{
-    consts::{SIGHUP, SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGTERM},
     iterator::Signals,
 };
 
 use self::record::Record;
-use super::run::{code_of, code_of_refusal, tell};
+use super::run::{End, tell};
 use crate::{
     args::{ViewArgs, ViewOrder},
     message,
@@ -39,8 +39,7 @@ use crate::{
 pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
     let dir = place::prepared(&args.source, &args.dir, SHOWN)?;
     // Before it is shown: no signal may leave it there.
-    let signals = if args.command.is_empty() { heeded_signals().collect() } else { vec![SIGINT, SIGTERM, SIGHUP] };
-    let signals = Signals::new(signals);
+    let signals = Signals::new(heeded_signals());
     let signals = signals.map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     let told = shown::listen(signals)?;
     let shown = show(&args, &dir)?;
@@ -51,16 +50,16 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
     if args.verbose {
         eprintln!("onesweep: {}", shown.how());
     }
-    let code = match args.command.split_first() {
+    let end = match args.command.split_first() {
         None => {
             shown::wait_for_end(|| shown.is_over(), &told);
-            Ok(0)
+            Ok(End::Code(0))
         }
-        Some((program, words)) => match Command::new(program).args(words).spawn() {
+        Some((program, words)) => match limits::give_back_open_files(Command::new(program).args(words)).spawn() {
             Ok(program) => wait_for_program(program, &told),
             Err(error) => {
                 eprintln!("onesweep: {}", message::of_other(&PathBuf::from(program), "run it", &error));
-                Ok(code_of_refusal(&error))
+                Ok(End::of_refusal(&error))
             }
         },
     };
@@ -68,7 +67,8 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
     if args.verbose {
         tell(&figures);
     }
-    code.map_err(|error: io::Error| Failure::told(format!("cannot wait for the program: {error}")))
+    let end = end.map_err(|error: io::Error| Failure::told(format!("cannot wait for the program: {error}")))?;
+    Ok(end.code())
 }
 
 /// A tree that is shown, and by whom.
@@ -164,7 +164,7 @@ fn settings(args: &ViewArgs) -> Settings {
 }
 
 /// What a terminal sends comes to the program as well; what is sent to this process alone is passed on.
-fn wait_for_program(program: Child, told: &mpsc::Receiver<i32>) -> io::Result<u8> {
+fn wait_for_program(program: Child, told: &mpsc::Receiver<i32>) -> io::Result<End> {
     let id = program.id();
     let (ended, has_ended) = mpsc::channel();
     let program = Arc::new(Mutex::new(program));
@@ -188,7 +188,7 @@ fn wait_for_program(program: Child, told: &mpsc::Receiver<i32>) -> io::Result<u8
     while !has_ended() {
         while let Ok(signal) = told.try_recv() {
             if matches!(signal, SIGTERM | SIGHUP) {
-                let _ = process::terminate(id);
+                let _ = process::pass_on(signal, id);
             }
         }
     }
@@ -196,5 +196,5 @@ fn wait_for_program(program: Child, told: &mpsc::Receiver<i32>) -> io::Result<u8
         Ok(waiting) => waiting.join().unwrap_or_else(|_| Err(io::Error::other("a thread has ended early"))),
         Err(_) => program.lock().unwrap_or_else(PoisonError::into_inner).wait(),
     };
-    ended.map(code_of)
+    ended.map(End::Program)
 }
