@@ -6,8 +6,9 @@ use onesweep_summary::summaries::Freshness;
 
 use crate::{
     image::{Fs, Image},
-    run::{onesweep, output, root_test, run, text},
+    run::{finish, onesweep, output, root_test, run, text},
     tracked::{ask, tracked},
+    tree::Rng,
 };
 
 /// With nothing of it in memory the kernel can't open it by its number, for it looks into it for the directory above, and says that it is gone.
@@ -28,6 +29,44 @@ fn it_is_told_by_who_comes_to_it_cold() {
     let answer = ask(&mut tracked, &image.root(), Freshness::Exact);
     assert_eq!(answer.unreadable, 1, "{answer:?}");
     assert_eq!(answer.totals.sums.files, 0, "{answer:?}");
+}
+
+/// Whoever does something with each name, as a scanner does, would take one of which nothing is said for done.
+#[test]
+fn each_name_of_a_file_that_cannot_be_read_is_told() {
+    root_test!();
+    let mut image = Image::new(Fs::Btrfs, 256 << 20);
+    let tree = image.root().join("tree");
+    let names = ["a/first", "a/second", "b/third", "b/fourth"].map(|name| tree.join(name));
+    for dir in ["a", "b"] {
+        fs::create_dir_all(tree.join(dir)).expect("directories");
+        fs::write(tree.join(dir).join("whole"), "whole").expect("a file");
+    }
+    let content = Rng::new(31).bytes(40_960);
+    fs::write(&names[0], &content).expect("a file");
+    names[1..].iter().for_each(|name| fs::hard_link(&names[0], name).expect("a link"));
+    // The checksum of what lies there is another one then.
+    let place = |image: &Image| {
+        let disk = fs::read(image.file()).expect("the disk");
+        let mut blocks = disk.chunks(4096);
+        4096 * blocks.position(|block| block == &content[..4096]).expect("its place") as u64
+    };
+    damage(&mut image, place, 4096);
+    assert!(fs::read(&names[0]).is_err());
+    for order in ["fragment", "directory"] {
+        let commands: [(&[&str], i32); 3] =
+            [(&["sum"], 1), (&["tar", "-cf", "/dev/null"], 1), (&["scan", "--command", "true"], 2)];
+        for (words, code) in commands {
+            let mut command = onesweep(words);
+            let out = finish(command.args(["-q", "--order", order]).arg(&tree), code);
+            let said = text(&out.stderr);
+            for name in &names {
+                let told = said.lines().filter(|line| line.contains(name.to_str().expect("text"))).count();
+                assert_eq!(told, 1, "{words:?}, {order}, {}: {said}", name.display());
+            }
+            assert!(!said.contains("whole"), "{said}");
+        }
+    }
 }
 
 /// Overwrites bytes where the disk has them that `place` tells, with nothing of it left in memory.

@@ -44,8 +44,14 @@ impl Summer {
         if let Some(first) = file.linked_to() {
             return Ok(self.further_name(first.to_owned(), file.path().to_owned()));
         }
-        let digest = content_digest(&mut file, self.algorithm)?;
         let path = file.path().to_owned();
+        let digest = match content_digest(&mut file, self.algorithm) {
+            Ok(digest) => digest,
+            Err(error) => {
+                self.links().waiting.entry(path).or_default().extend(file.links().iter().cloned());
+                return Err(error);
+            }
+        };
         let mut names: Vec<Summed> = vec![(path.clone(), digest)];
         names.extend(file.links().iter().map(|link| (link.clone(), digest)));
         if file.metadata().nlink > 1 {
@@ -72,7 +78,7 @@ impl Summer {
         }
     }
 
-    /// Names that got no digest because the first name of their inode failed. To be asked when the sweep has ended.
+    /// Names that got no digest because another name of their inode failed. To be asked when the sweep has ended.
     pub fn left_over(&self) -> Vec<PathBuf> {
         let mut names: Vec<_> = mem::take(&mut self.links().waiting).into_values().flatten().collect();
         names.sort();
@@ -116,6 +122,22 @@ mod tests {
         let summer = Summer::new(Algorithm::Md5);
         summer.sum(entry("b", Kind::File).with_linked_to("gone".into())).unwrap();
         assert_eq!(summer.left_over(), [PathBuf::from("b")]);
+    }
+
+    /// A stream that fails in the middle has all names of its file with it.
+    #[test]
+    fn further_names_of_a_file_that_fails_are_left_over() {
+        let summer = Summer::new(Algorithm::Md5);
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a"), vec![1; 3 << 20]).unwrap();
+        fs::hard_link(dir.path().join("a"), dir.path().join("b")).unwrap();
+        let mut items = onesweep::BulkRead::new([dir.path()]).large(1 << 20).start().unwrap();
+        let file = items.next().unwrap().unwrap();
+        assert_eq!((file.route(), file.links().len()), (onesweep::Route::Streamed, 1));
+        let other = file.links()[0].clone();
+        fs::write(dir.path().join("a"), vec![1; 1 << 20]).unwrap();
+        assert!(summer.sum(file).is_err());
+        assert_eq!(summer.left_over(), [other]);
     }
 
     /// The manifest is judged by the tools that have to read it.

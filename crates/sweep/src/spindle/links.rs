@@ -3,11 +3,12 @@
 //! Names that the survey meets together are chained. A name that is met after its inode was handed over, in another
 //! window or another directory of a per-directory order, becomes an item that points to the first name.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use super::{SpindleSweep, send};
 use crate::{
     catalogue::{EntryId, Flags},
+    error::FileError,
     item::SweptFile,
     outlet::Outlet,
     read::Halt,
@@ -36,6 +37,18 @@ impl SpindleSweep {
         let dev = self.catalogue.volume(entry.device).dev;
         survey::stat_unopened(&self.catalogue, &mut self.opener, name)
             .is_ok_and(|stat| (stat.dev, stat.ino) == (dev, entry.ino))
+    }
+
+    /// Takes note that an inode failed, which was told by its first name, and tells it of the others: who does something with each
+    /// name must not take them for done.
+    pub(super) fn fail(&mut self, outlet: &Outlet, id: EntryId) -> Result<(), Halt> {
+        self.catalogue.get_mut(id).flags.set(Flags::FAILED);
+        let others: Vec<EntryId> = self.catalogue.links(id).skip(1).collect();
+        for name in others {
+            let source = io::Error::other("another name of the file failed");
+            send(outlet, Err(FileError::Io { path: self.catalogue.path(name), step: "read".into(), source }))?;
+        }
+        Ok(())
     }
 
     /// Lets first names outlive their entries; those of files that failed are forgotten.

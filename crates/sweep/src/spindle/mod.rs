@@ -415,7 +415,7 @@ impl SpindleSweep {
             self.bring_checksums();
             if !batch.planned.is_empty() {
                 for id in self.read(outlet, &batch.planned)? {
-                    self.catalogue.get_mut(id).flags.set(Flags::FAILED);
+                    self.fail(outlet, id)?;
                 }
             }
             self.stream(outlet, batch.streamed)?;

@@ -11,6 +11,7 @@ use super::{SpindleSweep, send, whole};
 use crate::{
     at_once::Whole,
     catalogue::{EntryId, Flags},
+    delivery::Item,
     error::FileError,
     footprint::Footprint,
     handover,
@@ -51,15 +52,12 @@ impl SpindleSweep {
         entry.flags.set(Flags::CACHED);
         entry.flags.set(Flags::DONE);
         let mut item = handover::item(&self.catalogue, &mut self.opener, id, self.settings.xattrs, Some(fd.as_fd()));
-        match &mut item {
-            Ok(item) => {
-                item.route = Route::Cached;
-                item.data = whole(stat.size);
-                item.content = Content::Bytes(FileBytes::lent(bytes, loan));
-            }
-            Err(_) => self.catalogue.get_mut(id).flags.set(Flags::FAILED),
+        if let Ok(item) = &mut item {
+            item.route = Route::Cached;
+            item.data = whole(stat.size);
+            item.content = Content::Bytes(FileBytes::lent(bytes, loan));
         }
-        send(outlet, item)?;
+        self.hand_over(outlet, id, item)?;
         Ok(Tried::HandedOver)
     }
 
@@ -67,14 +65,16 @@ impl SpindleSweep {
     pub(super) fn hand_over_ready(&mut self, outlet: &Outlet, id: EntryId, opened: Option<Opened>) -> Result<(), Halt> {
         self.catalogue.get_mut(id).flags.set(Flags::DONE);
         let item = self.ready_item(outlet, id, opened);
-        match item {
-            Ok(Some(item)) => send(outlet, Ok(item)),
-            Ok(None) => Err(Halt::Cancelled),
-            Err(error) => {
-                self.catalogue.get_mut(id).flags.set(Flags::FAILED);
-                send(outlet, Err(error))
-            }
+        match item.transpose() {
+            Some(item) => self.hand_over(outlet, id, item),
+            None => Err(Halt::Cancelled),
         }
+    }
+
+    fn hand_over(&mut self, outlet: &Outlet, id: EntryId, item: Item) -> Result<(), Halt> {
+        let failed = item.is_err();
+        send(outlet, item)?;
+        if failed { self.fail(outlet, id) } else { Ok(()) }
     }
 
     /// `None` when the sweep was cancelled while it waited for memory.
@@ -185,10 +185,7 @@ impl SpindleSweep {
                 None => self.stream_item(outlet, id),
             };
             self.catalogue.get_mut(id).flags.set(Flags::DONE);
-            if item.is_err() {
-                self.catalogue.get_mut(id).flags.set(Flags::FAILED);
-            }
-            send(outlet, item)?;
+            self.hand_over(outlet, id, item)?;
         }
         Ok(())
     }
