@@ -21,7 +21,7 @@ TOOLS := $(BUILD_TOOLS) python3:python3 ip:iproute2 setfattr:attr setfacl:acl mk
 	mkntfs:ntfs-3g ntfs-3g:ntfs-3g e4defrag:e2fsprogs bsdtar:libarchive-tools losetup:mount mount:mount \
 	fincore:util-linux-extra setpriv:util-linux tar:tar time:time git:git groff:groff-base zstd:zstd \
 	rsync:rsync xargs:findutils script:bsdutils systemd-analyze:systemd unshare:util-linux sfdisk:fdisk partx:util-linux clamd:clamav-daemon clamdscan:clamdscan faketime:faketime \
-	valgrind:valgrind pkg-config:pkg-config fio:fio restic:restic borg:borgbackup rclone:rclone systemd-nspawn:systemd-container
+	valgrind:valgrind musl-gcc:musl-tools pkg-config:pkg-config fio:fio restic:restic borg:borgbackup rclone:rclone systemd-nspawn:systemd-container
 
 # What the page of `onesweep serve --http` is built and tested with.
 WEB_BUILD_TOOLS := node:nodejs npm:npm

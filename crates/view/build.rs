@@ -8,7 +8,12 @@ fn main() {
     let compiler = cc::Build::new().warnings(true).extra_warnings(true).opt_level(2).get_compiler();
     let mut command: Command = compiler.to_command();
     command.args(["-shared", "-fPIC", "-fvisibility=default", "-Wl,-z,now", "-s", "-o"]);
-    let status = command.arg(&library).args(["preload/ahead.c", "preload/sort.c", "-ldl", "-lpthread"]).status();
+    command.arg(&library).args(["preload/ahead.c", "preload/sort.c"]);
+    // Where glibc is older than 2.34, dlsym is in this library, and not every program has it; newer ones keep one that is empty.
+    if env::var_os("CARGO_CFG_TARGET_ENV").is_some_and(|libc| libc == "gnu") {
+        command.args(["-Wl,--no-as-needed", "-l:libdl.so.2"]);
+    }
+    let status = command.status();
     match status {
         Ok(status) if status.success() => {}
         Ok(status) => panic!("{}: {status}", compiler.path().display()),

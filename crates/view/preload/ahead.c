@@ -29,10 +29,13 @@ static const struct timespec PATIENCE = {0, 100 * 1000 * 1000};
 /* Seconds without a beat after which it is dead. */
 enum { SILENCE = 5 };
 
-/* The last beat of the helper that was seen, and when. */
+/* Seconds between two looks that tell that this process stood still, and perhaps the helper, too (Ctrl-Z, docker pause). */
+enum { STANDSTILL = 2 };
+
+/* The last beat of the helper that was seen, and when; and when it was looked for it. */
 struct pulse {
     uint32_t beat;
-    time_t seen;
+    time_t seen, looked;
 };
 
 static word *board;
@@ -63,15 +66,17 @@ static time_t now(void)
 
 static struct pulse pulse_now(void)
 {
-    return (struct pulse){get(WORD_PULSE), now()};
+    time_t at = now();
+    return (struct pulse){get(WORD_PULSE), at, at};
 }
 
 /* True when the helper has died. */
 static int is_alone(struct pulse *last)
 {
     struct pulse current = pulse_now();
-    if (current.beat != last->beat)
+    if (current.beat != last->beat || current.looked - last->looked >= STANDSTILL)
         *last = current;
+    last->looked = current.looked;
     if (current.seen - last->seen <= SILENCE)
         return 0;
     atomic_store(&board[WORD_PHASE], PHASE_OVER);
@@ -88,6 +93,16 @@ static uint32_t device_of(uint64_t dev)
             return at + 1;
     }
     return 0;
+}
+
+int facts_of(int fd, struct stat *facts)
+{
+#if defined SYS_fstat && (defined __x86_64__ || defined __aarch64__)
+    /* fstat(3) is a symbol of glibc 2.33. */
+    return (int)syscall(SYS_fstat, fd, facts);
+#else
+    return fstat(fd, facts);
+#endif
 }
 
 int is_guided(uint64_t dev)
@@ -118,7 +133,7 @@ static size_t slot_of(uint32_t device, uint64_t ino)
 static void wait_for_file(size_t slot)
 {
     uint32_t number = (uint32_t)((slot - WORD_TABLE) / SLOT_WORDS) + 1;
-    struct pulse pulse = {0, 0};
+    struct pulse pulse = {0, 0, 0};
     int has_waited = 0;
     for (;;) {
         uint32_t tide = get(WORD_TIDE);
@@ -154,7 +169,7 @@ static void opened(int fd, int flags)
     int kept = errno;
     struct stat stat;
     uint32_t device;
-    if (fstat(fd, &stat) == 0 && (S_ISREG(stat.st_mode) || S_ISDIR(stat.st_mode)) && (device = device_of(stat.st_dev))) {
+    if (facts_of(fd, &stat) == 0 && (S_ISREG(stat.st_mode) || S_ISDIR(stat.st_mode)) && (device = device_of(stat.st_dev))) {
         if (get(WORD_PHASE) == PHASE_LOOKING) {
             struct pulse pulse = pulse_now();
             while (get(WORD_PHASE) == PHASE_LOOKING && !is_alone(&pulse))
@@ -178,7 +193,7 @@ __attribute__((constructor)) static void begin(void)
     int fd = path && real_open ? real_open(path, O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK) : -1;
     struct stat stat;
     /* What another user has made, other than root, is believed in no way. */
-    if (fd >= 0 && fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode) && (stat.st_uid == geteuid() || stat.st_uid == 0) &&
+    if (fd >= 0 && facts_of(fd, &stat) == 0 && S_ISREG(stat.st_mode) && (stat.st_uid == geteuid() || stat.st_uid == 0) &&
         stat.st_size > WORD_TABLE * 4) {
         void *shared = mmap(NULL, (size_t)stat.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
         if (shared != MAP_FAILED) {

@@ -91,6 +91,29 @@ static int by_address(const void *one, const void *other)
     return ranks ? ranks : places ? places : numbers(left->is->d_ino, right->is->d_ino);
 }
 
+/* pthread_atfork(3), which glibc has as this; musl has it by its name. */
+extern int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *) __attribute__((weak));
+extern __typeof__(pthread_atfork) pthread_atfork __attribute__((weak));
+
+static void hold(void)
+{
+    pthread_mutex_lock(&listings_lock);
+}
+
+static void let_go(void)
+{
+    pthread_mutex_unlock(&listings_lock);
+}
+
+/* A child that one thread forks while another one has the lock would never get it. */
+static void keep_over_fork(void)
+{
+    if (__register_atfork)
+        __register_atfork(hold, let_go, let_go, NULL);
+    else if (pthread_atfork)
+        pthread_atfork(hold, let_go, let_go);
+}
+
 __attribute__((constructor)) static void begin(void)
 {
     const char *order = secure_getenv("ONESWEEP_SORT");
@@ -101,6 +124,8 @@ __attribute__((constructor)) static void begin(void)
               : strcmp(order, "inode") == 0 ? by_inode
               : strcmp(order, "name") == 0  ? by_name
                                             : NULL;
+    if (compare)
+        keep_over_fork();
 }
 
 static uint64_t address_of(int directory, const dirent *entry)
@@ -130,7 +155,8 @@ static int has_room(struct listing *of)
     if (of->count < of->room)
         return 1;
     size_t room = of->room ? 2 * of->room : 64;
-    struct entry *larger = reallocarray(of->entries, room, sizeof *larger);
+    /* As reallocarray(3), which is younger than some C libraries. */
+    struct entry *larger = room <= SIZE_MAX / sizeof *larger ? realloc(of->entries, room * sizeof *larger) : NULL;
     if (!larger)
         return 0;
     of->entries = larger;
@@ -202,7 +228,7 @@ static struct listing *listing_of(DIR *stream)
     int kept = errno;
     struct stat facts;
     struct listing *made = NULL;
-    if (fstat(dirfd(stream), &facts) == 0 && is_guided(facts.st_dev) && (made = calloc(1, sizeof *made))) {
+    if (facts_of(dirfd(stream), &facts) == 0 && is_guided(facts.st_dev) && (made = calloc(1, sizeof *made))) {
         made->stream = stream;
         pthread_mutex_init(&made->lock, NULL);
         pthread_mutex_lock(&listings_lock);

@@ -61,6 +61,22 @@ mod tests {
     const WORD_LAST: u64 = 7;
     const WORD_CAPACITY: u64 = 9;
 
+    /// What a C library lacks a version of keeps every program from beginning: these are of 2012 at the latest.
+    #[cfg(all(target_env = "gnu", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    #[test]
+    fn what_is_wanted_of_the_c_library_is_old() {
+        let names = LIBRARY.split(|byte| *byte == 0).filter_map(|name| name.strip_prefix(b"GLIBC_"));
+        let number = |part: &str| part.parse::<u32>().unwrap();
+        let versions: Vec<(u32, u32)> = names
+            .map(|name| {
+                let mut parts = str::from_utf8(name).unwrap().split('.').map(number);
+                (parts.next().unwrap(), parts.next().unwrap())
+            })
+            .collect();
+        assert!(!versions.is_empty());
+        assert!(versions.iter().all(|version| *version <= (2, 17)), "{versions:?}");
+    }
+
     /// A board that programs may not believe is as none.
     #[test]
     fn boards_of_others_and_such_that_lie_are_left_alone() {

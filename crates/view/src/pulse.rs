@@ -18,6 +18,8 @@ const IDLE: Duration = Duration::from_secs(1);
 const IDLE_IN_MEMORY: Duration = Duration::from_millis(20);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(10);
+/// What of the time between two looks counts: this process was stopped meanwhile, or got no processor, and so didn't read.
+const GAP_MAX: Duration = Duration::from_millis(100);
 
 /// Lets programs know that somebody brings in what they wait for; and lets them go on when looking at the trees is left to
 /// memory, or to a disk that says nothing.
@@ -45,8 +47,28 @@ impl Pulse {
     }
 }
 
+/// For how long the disk wasn't read.
+struct Silence {
+    read: Option<u64>,
+    looked: Instant,
+    lasts: Duration,
+}
+
+impl Silence {
+    fn new(read: Option<u64>, now: Instant) -> Self {
+        Self { read, looked: now, lasts: Duration::ZERO }
+    }
+
+    fn look(&mut self, read: Option<u64>, now: Instant) -> Duration {
+        let gap = now.saturating_duration_since(self.looked).min(GAP_MAX);
+        self.lasts = if read == self.read { self.lasts + gap } else { Duration::ZERO };
+        (self.read, self.looked) = (read, now);
+        self.lasts
+    }
+}
+
 fn beat(board: &Board, ended: &AtomicBool, is_warm: &AtomicBool, every: Duration) {
-    let mut last = (bytes_read(), Instant::now());
+    let mut silence = Silence::new(bytes_read(), Instant::now());
     while !ended.load(Ordering::SeqCst) {
         let is_looking = board.phase() == Phase::Looking;
         thread::park_timeout(if is_looking { every.min(LOOK) } else { every });
@@ -54,12 +76,9 @@ fn beat(board: &Board, ended: &AtomicBool, is_warm: &AtomicBool, every: Duration
         if !is_looking {
             continue;
         }
-        let read = bytes_read();
-        if read != last.0 {
-            last = (read, Instant::now());
-        }
+        let lasts = silence.look(bytes_read(), Instant::now());
         let idle = if is_warm.load(Ordering::SeqCst) { IDLE_IN_MEMORY } else { IDLE };
-        if last.1.elapsed() >= idle {
+        if lasts >= idle {
             board.pass(Phase::Looking, Phase::Aside);
         }
     }
@@ -81,6 +100,19 @@ mod tests {
         let board = Arc::new(Board::new(&[7], None).unwrap());
         let pulse = Pulse::start(board, Arc::default(), Duration::from_secs(86_400)).unwrap();
         pulse.end();
+    }
+
+    #[test]
+    fn a_disk_is_silent_as_long_as_somebody_could_read_it() {
+        let begin = Instant::now();
+        let at = |millis: u64| begin + Duration::from_millis(millis);
+        let mut silence = Silence::new(Some(5), begin);
+        assert_eq!(silence.look(Some(5), at(10)), Duration::from_millis(10));
+        assert_eq!(silence.look(Some(5), at(30)), Duration::from_millis(30));
+        // It was stopped for seven seconds.
+        assert_eq!(silence.look(Some(5), at(7030)), Duration::from_millis(30) + GAP_MAX);
+        assert_eq!(silence.look(Some(6), at(7040)), Duration::ZERO);
+        assert_eq!(silence.look(Some(6), at(7050)), Duration::from_millis(10));
     }
 
     #[test]

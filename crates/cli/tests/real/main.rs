@@ -53,6 +53,7 @@ mod peer_pressure;
 mod peer_tree;
 mod plans;
 mod power_cuts;
+mod preloaded;
 mod quick_disks;
 mod read_only;
 mod rights;

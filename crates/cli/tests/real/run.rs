@@ -20,11 +20,11 @@ pub(crate) fn onesweep<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<I
     command
 }
 
-/// The same, heeding interrupts also where the tests themselves were put into the background by a script, which has them
+/// The same, heeding signals also where the tests themselves were put into the background by a script, which has some
 /// ignored.
 pub(crate) fn interruptible<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new("env");
-    command.arg("--default-signal=INT").arg(program()).args(arguments).env_remove("ONESWEEP_HIDE");
+    command.arg("--default-signal=INT,HUP,QUIT").arg(program()).args(arguments).env_remove("ONESWEEP_HIDE");
     command
 }
 
