@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import onesweep
 import pytest
@@ -213,6 +213,45 @@ def test_further_names_come_once_each_with_their_content(root: Path, monkeypatch
             expected[str(path)] = b"%d" % n
     found = [(file.path, bytes(file.data)) for file in files([str(root)], Place(0, 1, 0, 1), 0, None, "", None, {})]
     assert sorted(found) == sorted(expected.items())
+
+
+@pytest.mark.parametrize("order", ["fragment", "directory"])
+def test_each_further_name_is_looked_up_once(root: Path, order: Literal["fragment", "directory"], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty names of a file, which is handed over once for each directory where that is the order."""
+    (root / "first").write_bytes(b"of fifty")
+    for n in range(49):
+        path = root / f"d{n % 7}" / f"f{n}"
+        path.parent.mkdir(exist_ok=True)
+        os.link(root / "first", path)
+    looked_up: list[str] = []
+    sweep = _onesweep.read
+
+    def counting(paths: list[str], **options: Any) -> Any:
+        looked_up.extend(paths)
+        return sweep(paths, **options)
+
+    monkeypatch.setattr(_onesweep, "read", counting)
+    found = files([str(root)], Place(0, 1, 0, 1), 0, None, "", None, {"order": order})
+    assert len({file.path for file in found}) == 50
+    assert len(looked_up) == len(set(looked_up)) == 50, "the root and all names but the first"
+
+
+def test_the_shares_of_a_plan_have_each_name_once(root: Path) -> None:
+    """Also where names of one file are in one share, and where the border of a share lies between them."""
+    (root / "a").write_bytes(bytes(1000))
+    (root / "alone").write_bytes(bytes(1000))
+    for name in "bcde":
+        os.link(root / "a", root / name)
+    plan = _shares.planned([str(root)], {})
+    assert plan is not None
+    (disk,) = plan.disks
+    for limit in (1000, 2000, 3000, 10_000):
+        shares = list(_shares.groups(disk.files, limit, lambda file: file.size))
+        assert len(shares) == -(-6000 // limit)
+        for share in shares:
+            found = _shares.read([file.path for file in share], None, {})
+            came = [(file.path, file.size) for file in _shares.with_further_names(found, None, {})]
+            assert sorted(came) == sorted((file.path, 1000) for file in share), limit
 
 
 def test_further_names_in_an_image_are_read_there(root: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from . import _onesweep
 from ._errors import Error, RootError
@@ -14,6 +15,9 @@ from ._records import PlannedFile
 from ._types import Options
 
 _FILES_MAX = 1 << 16
+
+Names: TypeAlias = dict[tuple[int, int], list[str]]
+"""Names of files that were given by another one, by device and inode; the next one last."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +75,26 @@ def unpacked(paths: bytes) -> list[str]:
 
 def every_name(reader: Reader[str], onerror: Callable[[Error], object] | None, options: Options) -> Iterator[File[str]]:
     """What a sweep gives, and after that the further names of its files, each as a file."""
-    names: list[str] = []
     with reader:
-        yield from _firsts(reader, names)
-    # Names of one file that are read together are one file again, so each round gives the next name of each.
-    while names:
-        further: list[str] = []
+        yield from with_further_names(reader, onerror, options)
+
+
+def with_further_names(
+    found: Iterable[File[str]], onerror: Callable[[Error], object] | None, options: Options
+) -> Iterator[File[str]]:
+    """The same of files that come otherwise."""
+    waiting: Names = {}
+    yield from _firsts(found, waiting)
+    # Names of one file that are read together are one file again, so each round gives the next name of each, and looks up no other.
+    while waiting:
+        names = [of.pop() for of in waiting.values()]
+        waiting = {by: of for by, of in waiting.items() if of}
         for start in range(0, len(names), _FILES_MAX):
             some = names[start : start + _FILES_MAX]
             inside = {name for name in some if _is_in_image(name, options)}
             for in_images in (False, True):
                 alike = [name for name in some if (name in inside) == in_images]
-                yield from _firsts(read(alike, onerror, options, in_images=in_images), further)
-        names = further
+                yield from _firsts(read(alike, onerror, options, in_images=in_images), waiting)
 
 
 def _is_in_image(name: str, options: Options) -> bool:
@@ -91,14 +102,16 @@ def _is_in_image(name: str, options: Options) -> bool:
     return ":/" in name and not os.path.lexists(os.path.join(os.fsdecode(options.get("base") or ""), name))
 
 
-def _firsts(found: Iterable[File[str]], names: list[str]) -> Iterator[File[str]]:
-    """Each file by its first name; the others go to ``names``."""
+def _firsts(found: Iterable[File[str]], waiting: Names) -> Iterator[File[str]]:
+    """Each file by its first name; the others wait, by their file."""
     for file in found:
-        names += file.links
+        further = [*reversed(file.links)]
+        if file.linked_to is not None:
+            further.append(file.path)
+        if further:
+            waiting.setdefault((file.stat.st_dev, file.stat.st_ino), []).extend(further)
         if file.linked_to is None:
             yield file
-        else:
-            names.append(file.path)
 
 
 def read(

@@ -95,6 +95,7 @@ class Share:
     of: int
     """How many the disk has."""
     files: int
+    """Names: a file with several ones comes once for each."""
     size: int
     """Bytes of the files when they were planned."""
     _packed: bytes = field(repr=False)
@@ -109,8 +110,8 @@ class Share:
         return self.read(None)
 
     def read(self, onerror: Callable[[Error], object] | None) -> Iterator[File[str]]:
-        """The files; failures go to ``onerror``."""
-        return _shares.read(self.paths, onerror, self._options)
+        """The files, one for each of its names; failures go to ``onerror``."""
+        return _shares.with_further_names(_shares.read(self.paths, onerror, self._options), onerror, self._options)
 
 
 def content(file: File[str]) -> dict[str, Any]:

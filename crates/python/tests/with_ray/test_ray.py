@@ -117,6 +117,23 @@ def test_what_fails_is_a_row_or_ends_the_job(fleet: Fleet, trees: dict[tuple[str
     (fleet.files("a") / name).unlink()
 
 
+def test_a_file_with_several_names_is_a_row_for_each(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
+    """Wherever the borders of shares lie: `count` tells what `take_all` gives."""
+    folder = fleet.files("a") / "linked"
+    folder.mkdir()
+    (folder / "one").write_bytes(bytes(1000))
+    for name in ("two", "three"):
+        os.link(folder / "one", folder / name)
+    names = [f"{fleet.disk}/linked/{name}" for name in ("one", "two", "three")]
+    for share in ("1000", "2000", "1M"):
+        rows = onesweep.ray.read(fleet.disk / "linked", on="a", share=share)
+        assert rows.count() == 3
+        assert Counter((row["path"], len(row["bytes"])) for row in rows.take_all()) == Counter((name, 1000) for name in names)
+    shares = onesweep.ray.read(fleet.disk / "linked", per_share=lambda share: {"told": share.files, "came": len(list(share))}, on="a")
+    assert shares.take_all() == [{"told": 3, "came": 3}]
+    shutil.rmtree(folder)
+
+
 def nothing(error: onesweep.Error) -> None:
     """Makes no row of a failure."""
 
