@@ -29,7 +29,7 @@ pub fn raise_open_files() -> io::Result<OpenFiles> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        setrlimit(Resource::Nofile, raised.clone())?;
+        setrlimit(Resource::Nofile, raised)?;
         FIRST.get_or_init(|| limit);
     }
     Ok(open_files())
@@ -39,7 +39,7 @@ pub fn raise_open_files() -> io::Result<OpenFiles> {
 /// `select(2)`, which knows 1,024.
 pub fn give_back_open_files(command: &mut Command) -> &mut Command {
     let Some(first) = FIRST.get() else { return command };
-    let lower = move || Ok(setrlimit(Resource::Nofile, first.clone())?);
+    let lower = move || Ok(setrlimit(Resource::Nofile, *first)?);
     // SAFETY: the closure runs in the forked child, and makes a system call alone: it allocates nothing and takes no lock.
     unsafe { command.pre_exec(lower) }
 }
