@@ -55,12 +55,13 @@ fn outermost(mounts: &MountTable, seen: &[&Mount], directory: &Path) -> Vec<Path
 
 /// Whether what a mount shows is seen through another one, too, below a directory of that.
 fn shows(mounts: &MountTable, through: &Mount, what: &Mount, below: &Path) -> bool {
+    if what.dev != through.dev {
+        return false;
+    }
     let Ok(relative) = what.root.strip_prefix(&through.root) else { return false };
     let path = through.mount_point.join(relative);
     // Something else may be mounted there.
-    what.dev == through.dev
-        && path.starts_with(below)
-        && mounts.of_path(&path).is_some_and(|mount| mount.id == through.id)
+    path.starts_with(below) && mounts.of_path(&path).is_some_and(|mount| mount.id == through.id)
 }
 
 fn is_closed(directory: &Path) -> bool {

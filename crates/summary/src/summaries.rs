@@ -51,7 +51,6 @@ pub use self::{
 };
 use crate::{
     clock::{Clock, SystemClock},
-    custom::declare::Declared,
     identity::NodeId,
     ledger::Ledger,
     links::LinkKey,
@@ -116,6 +115,8 @@ pub struct Summaries<D, T> {
     facts: Facts,
     /// Summaries are declared that were not kept until now.
     are_declared_anew: bool,
+    /// Not all directories were read since.
+    is_declared_in_part: bool,
     /// Of what happened up to this harvest all was told.
     heard: Count,
     /// Directories that are unsure for as long as it isn't known what was lost.
@@ -168,6 +169,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     ) -> Result<Self, SummaryError> {
         let place = Place { root, identity: identity.to_owned(), path: store.path().to_owned() };
         let (opened, set_aside) = Opened::or_anew(store, &directories, &place)?;
+        let is_declared_in_part = opened.is_declared_in_part();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let mut summaries = Self {
             ledger: opened.ledger,
@@ -196,6 +198,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             is_noting: false,
             facts: opened.facts,
             are_declared_anew: opened.are_declared_anew,
+            is_declared_in_part,
             // Of a new one nothing is known that could have changed.
             is_behind: opened.is_known,
             heard: 0,
@@ -253,7 +256,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     /// True where what is stored by the declared summaries is of all directories: not from when others are declared until all were read.
     pub(crate) fn has_all_declared(&self) -> bool {
-        self.facts.declared == self.ledger.declared().map_or(0, Declared::hash)
+        !self.is_declared_in_part
     }
 
     /// The tree, its records and the store.

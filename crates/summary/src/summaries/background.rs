@@ -209,6 +209,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.forget_changes();
             // All directories have been read since they were declared.
             self.facts.declared = self.ledger.declared().map_or(0, Declared::hash);
+            self.is_declared_in_part = false;
         }
         if let Some(CaughtUpTo { generation, synced }) = self.caught_up_to.take_if(|_| slot == self.root) {
             self.facts.generation = generation;

@@ -120,8 +120,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.remembered.take_turned_away(self.now())
     }
 
-    /// What has changed while nobody tracked is found and harvested: from now on totals are noted.
+    /// What has changed while nobody tracked is found and harvested: from now on totals are noted. All was read then, also where
+    /// something goes on changing.
     pub fn begin_noting(&mut self) {
+        self.is_declared_in_part = false;
         self.is_noting = true;
     }
 

@@ -15,6 +15,7 @@ use super::{
     unsettled::Unsettled,
 };
 use crate::{
+    custom::declare::Declared,
     identity::NodeId,
     ledger::Ledger,
     moment::Moment,
@@ -131,6 +132,13 @@ impl Opened {
     }
 }
 
+impl Opened {
+    /// What is stored by the declared summaries isn't of all directories.
+    pub(super) fn is_declared_in_part(&self) -> bool {
+        self.facts.declared != self.ledger.declared().map_or(0, Declared::hash)
+    }
+}
+
 impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The store has failed: nothing can be answered before it is opened again, which the next exact question does.
     pub fn is_broken(&self) -> bool {
@@ -170,6 +178,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if let Some(aside) = aside.or(also) {
             self.set_aside = Mutex::new(Some(aside));
         }
+        self.is_declared_in_part = opened.is_declared_in_part();
         (self.ledger, self.root, self.remembered) = (opened.ledger, opened.root, opened.remembered);
         (self.facts, self.count) = (opened.facts.clone(), self.count.max(opened.facts.count) + 1);
         (self.is_behind, self.are_declared_anew) = (false, opened.are_declared_anew);
