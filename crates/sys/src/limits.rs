@@ -38,15 +38,18 @@ pub fn raise_open_files() -> io::Result<OpenFiles> {
 /// Has a program begin with the soft limit that this process was started with: some close all descriptors up to it, or use
 /// `select(2)`, which knows 1,024.
 pub fn give_back_open_files(command: &mut Command) -> &mut Command {
-    let Some(first) = FIRST.get() else { return command };
-    let lower = move || Ok(setrlimit(Resource::Nofile, *first)?);
+    let Some(&first) = FIRST.get() else { return command };
+    let lower = move || Ok(setrlimit(Resource::Nofile, first)?);
     // SAFETY: the closure runs in the forked child, and makes a system call alone: it allocates nothing and takes no lock.
     unsafe { command.pre_exec(lower) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::atomic::AtomicBool, time::Duration};
+
     use super::*;
+    use crate::confined::{Ended, run_within};
 
     #[test]
     fn soft_limit_reaches_the_hard_one_and_programs_get_it_as_it_was() {
@@ -63,5 +66,10 @@ mod tests {
         raise_open_files().unwrap();
         let out = give_back_open_files(&mut shell).output().unwrap();
         assert!(out.stdout.starts_with(before.to_string().as_bytes()), "{out:?}");
+        // So do the commands that are run for a bounded time.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "ulimit -Sn"]);
+        let (ended, _) = run_within(shell, Duration::from_secs(60), 100, &AtomicBool::new(false), None).unwrap();
+        assert!(matches!(&ended, Ended::Said(said) if *said == out.stdout), "{ended:?}");
     }
 }
