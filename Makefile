@@ -83,6 +83,7 @@ help:
 	@echo 'make deps       install what building and testing need (apt-get, as root or by sudo)'
 	@echo 'make build      build the program, release/onesweep in the target directory; FEATURES=engines adds Redis and S3, FEATURES=yara YARA-X (Rust 1.91)'
 	@echo 'make install    the program, and onesweep serve, guard and peer serve as services of systemd (as root; PREFIX, now $(PREFIX), and DESTDIR)'
+	@echo 'make uninstall  takes away what make install and make install-capi have put there; settings stay'
 	@echo 'make capi       the library for C, target/capi/libonesweep.so; make install-capi installs it with onesweep.h'
 	@echo 'make capi-asan-test  its tests, with a library that has the address sanitizer itself; a part of make test-long'
 	@echo 'make deb        the program as a package of Debian, in target/deb; make deb-test installs, upgrades and purges one (root)'
@@ -151,6 +152,8 @@ install: build
 	install -Dm644 packaging/serve.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/serve.toml
 	install -Dm644 packaging/config.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/config.toml
 	install -Dm644 packaging/summaries.toml $(DESTDIR)$(PREFIX)/share/doc/onesweep/summaries.toml
+	install -m644 LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(PREFIX)/share/doc/onesweep
+	packaging/licences --package onesweep-cli $(if $(FEATURES),--features '$(FEATURES)') > $(DESTDIR)$(PREFIX)/share/doc/onesweep/LICENSE-CRATES
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)/etc/onesweep
 	$(TARGET)/release/onesweep man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
@@ -158,6 +161,17 @@ install: build
 	$(TARGET)/release/onesweep completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_onesweep
 	$(TARGET)/release/onesweep completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/onesweep.fish
 	test -n '$(DESTDIR)' || { systemd-sysusers && systemctl daemon-reload; } 2>/dev/null || true
+
+# What `make install` and `make install-capi` have put there, with the same PREFIX and DESTDIR. Settings, keys and what was tracked stay, and so does the user.
+uninstall:
+	test -n '$(DESTDIR)' || { systemctl stop onesweep-serve.service 'onesweep-guard@*' 'onesweep-peer@*'; \
+	    systemctl disable onesweep-serve.service onesweep-guard@.service onesweep-peer@.service; } 2>/dev/null || true
+	cd $(DESTDIR)$(PREFIX)/ && rm -f bin/onesweep lib/systemd/system/onesweep-serve.service lib/systemd/system/onesweep-guard@.service \
+	    lib/systemd/system/onesweep-peer@.service lib/sysusers.d/onesweep.conf share/man/man1/onesweep.1 share/man/man1/onesweep-*.1 \
+	    share/bash-completion/completions/onesweep share/zsh/site-functions/_onesweep share/fish/vendor_completions.d/onesweep.fish \
+	    include/onesweep.h lib/libonesweep.so lib/libonesweep.so.* lib/pkgconfig/onesweep.pc
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/onesweep $(DESTDIR)$(PREFIX)/share/doc/onesweep-capi
+	test -n '$(DESTDIR)' || { systemctl daemon-reload; ldconfig; } 2>/dev/null || true
 
 # Compiled in a folder that goes afterwards: what they share with the workspace has other features there.
 $(TARGET)/tools/bin/cargo-deb: | build-deps
@@ -185,6 +199,9 @@ capi: build-deps
 install-capi: capi
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig $(DESTDIR)$(PREFIX)/include
 	install -m644 crates/capi/include/onesweep.h $(DESTDIR)$(PREFIX)/include/onesweep.h
+	install -d $(DESTDIR)$(PREFIX)/share/doc/onesweep-capi
+	install -m644 LICENSE-MIT LICENSE-APACHE $(DESTDIR)$(PREFIX)/share/doc/onesweep-capi
+	packaging/licences --package onesweep-capi > $(DESTDIR)$(PREFIX)/share/doc/onesweep-capi/LICENSE-CRATES
 	install -m755 $(CAPI)/libonesweep.so.$(CAPI_VERSION) $(DESTDIR)$(PREFIX)/lib/
 	ln -sf libonesweep.so.$(CAPI_VERSION) $(DESTDIR)$(PREFIX)/lib/libonesweep.so.1
 	ln -sf libonesweep.so.1 $(DESTDIR)$(PREFIX)/lib/libonesweep.so
@@ -199,6 +216,7 @@ $(WHEEL_ENV)/made:
 	@touch $@
 
 wheel python: build-deps $(WHEEL_ENV)/made
+	packaging/licences --package onesweep-python --features extension > crates/python/LICENSE-CRATES
 	$(WHEEL_ENV)/bin/maturin build --manifest-path crates/python/Cargo.toml --profile $(WHEEL_PROFILE) --out $(WHEELS)
 
 # Small files in memory beside a plain loop, and the kernel's calls alone. PYTHON_BENCH may ask for more or less: --files, --pairs.
@@ -421,4 +439,4 @@ clean:
 	$(CARGO) clean
 	rm -rf web/node_modules
 
-.PHONY: help deps build-deps build install deb-deps deb deb-test book capi install-capi capi-asan-test header wheel python python-test try test test-long features-lint engines-test yara-test pjdfstest install-test vm vm-test pressure-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench python-disk-bench torch-test ray-test free-threaded-test
+.PHONY: help deps build-deps build install uninstall deb-deps deb deb-test book capi install-capi capi-asan-test header wheel python python-test try test test-long features-lint engines-test yara-test pjdfstest install-test vm vm-test pressure-test web web-test bench bench-resume bench-keep bench-quick peers fuzz doc clean python-develop python-bench python-disk-bench torch-test ray-test free-threaded-test
