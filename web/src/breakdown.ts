@@ -67,12 +67,22 @@ export class BreakdownPanel {
             if (this.box.open) this.show(await breakdown(path, this.choice.value, signal), by);
             this.root.hidden = false;
         } catch (error) {
+            // Summaries are declared anew: the directory is known all the same.
+            if (error instanceof Refused && error.word === "late") return this.wait(error.message);
             if (!(error instanceof Refused) || error.status !== 404) throw error;
             // Other summaries are declared by now, or the directory is gone, which the next answer says.
             this.known = undefined;
             this.choice.replaceChildren();
             this.forget();
         }
+    }
+
+    /** There is nothing to show by now. */
+    private wait(why: string): void {
+        this.list.replaceChildren();
+        this.rows.clear();
+        text(this.left, why);
+        this.left.hidden = this.root.hidden = false;
     }
 
     private show(found: Breakdown, by: Measure): void {

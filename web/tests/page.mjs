@@ -455,6 +455,32 @@ test("what nothing is known of yet is said to be that, and shown when it is", as
     await close();
 });
 
+/** Totals are known while what summaries come to that were declared anew isn't. */
+test("a directory is shown while its breakdown isn't known yet", async () => {
+    const declared = image(64);
+    let serving;
+    try {
+        fill(declared.root, "a/one.txt", 800);
+        serving = await serve(declared, '[type]\nby = "extension"\n');
+        const { page, complaints, close } = await open(serving.root, {}, "", serving);
+        const panel = page.getByRole("region", { name: "Breakdown" });
+        await panel.getByText(".txt").waitFor();
+        const json = { error: "late", message: "nothing is stored of it yet" };
+        await page.route(/\/api\/breakdown/, (route) => route.fulfill({ status: 503, json }));
+        await panel.getByText("nothing is stored of it yet").waitFor();
+        assert.equal(await panel.getByText(".txt").count(), 0);
+        await page.getByText("Live", { exact: true }).waitFor();
+        assert.ok(await page.getByRole("table").isVisible());
+        await page.unroute(/\/api\/breakdown/);
+        await panel.getByText(".txt").waitFor();
+        assert.ok(complaints.every((complaint) => complaint.includes("503")), complaints.join());
+        await close();
+    } finally {
+        await serving?.close();
+        declared.close();
+    }
+});
+
 test("a server that is away is said to be, and taken up again", async () => {
     const { page, close } = await open(server.root);
     await page.getByText("Live", { exact: true }).waitFor();
