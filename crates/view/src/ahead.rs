@@ -1,8 +1,8 @@
 //! The helper: looks at the trees, finds out where the program is, and brings in by one sweep each what it comes to next.
 //!
-//! What a program opens first it reads by itself, until it is known whether it reads on ([`Pace`]). Then, where the budget holds
+//! What a program opens first it reads by itself, until it is known whether it reads on (`pace`). Then, where the budget holds
 //! all that the trees have, there is a single sweep. Else each sweep brings in as many files as fit,
-//! along the walk that the program seems to make ([`Course`]); when the program opens a file that isn't
+//! along the walk that the program seems to make ([`course`](crate::course)); when the program opens a file that isn't
 //! there, it waits, what was brought in before is dropped, and the next sweep begins with that file. A sweep ends early when the program
 //! goes elsewhere.
 //!
