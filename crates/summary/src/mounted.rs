@@ -9,14 +9,15 @@ use onesweep_layout::{Mount, MountTable};
 use onesweep_sys::files;
 
 /// Where something is mounted below a directory, relative to it: the outermost places, since what is mounted further in belongs to
-/// those. What another mount hides isn't there, and a place that is seen elsewhere below the directory, too, isn't told again, for who
-/// walks counts each directory once. Who walks comes to them by listing what is above, so those below a directory that this process may
+/// those. What another mount hides isn't there, and a directory that is seen elsewhere below this one, too, isn't told again, for who
+/// walks counts each directory once; a file that is mounted on another is counted by each of its places. Who walks comes to them by listing what is above, so those below a directory that this process may
 /// not list are left out.
 pub fn mounted_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let Ok(real) = std::fs::canonicalize(directory) else { return Ok(Vec::new()) };
     let mounts = MountTable::read_or_say()?;
     let seen: Vec<&Mount> = mounts.below(&real).filter(|mount| is_seen(mount)).collect();
-    let mut places = outermost(&mounts, &seen, &real);
+    let is_directory = |mount: &Mount| std::fs::symlink_metadata(&mount.mount_point).is_ok_and(|facts| facts.is_dir());
+    let mut places = outermost(&mounts, &seen, &real, is_directory);
     places.retain(|below| !below.ancestors().skip(1).any(|above| is_closed(&directory.join(above))));
     Ok(places)
 }
@@ -30,7 +31,12 @@ fn is_seen(mount: &Mount) -> bool {
     }
 }
 
-fn outermost(mounts: &MountTable, seen: &[&Mount], directory: &Path) -> Vec<PathBuf> {
+fn outermost(
+    mounts: &MountTable,
+    seen: &[&Mount],
+    directory: &Path,
+    is_directory: impl Fn(&Mount) -> bool,
+) -> Vec<PathBuf> {
     let own = mounts.of_path(directory);
     let is_again = |at: usize| {
         let is_in_its_own = own.is_some_and(|own| shows(mounts, own, seen[at], directory));
@@ -38,7 +44,7 @@ fn outermost(mounts: &MountTable, seen: &[&Mount], directory: &Path) -> Vec<Path
             let shows = |one: &Mount, other: &Mount| shows(mounts, one, other, &one.mount_point);
             other_at != at && shows(other, seen[at]) && (other_at < at || !shows(seen[at], other))
         };
-        is_in_its_own || seen.iter().enumerate().any(is_in_another)
+        (is_in_its_own || seen.iter().enumerate().any(is_in_another)) && is_directory(seen[at])
     };
     let relative = |at: usize| seen[at].mount_point.strip_prefix(directory).ok().map(Path::to_owned);
     let mut places: Vec<PathBuf> = (0..seen.len()).filter(|&at| !is_again(at)).filter_map(relative).collect();
@@ -74,7 +80,9 @@ mod tests {
 
     fn below(mounts: &MountTable, directory: &str) -> Vec<PathBuf> {
         let directory = Path::new(directory);
-        outermost(mounts, &mounts.below(directory).collect::<Vec<_>>(), directory)
+        outermost(mounts, &mounts.below(directory).collect::<Vec<_>>(), directory, |mount| {
+            !mount.mount_point.ends_with("file")
+        })
     }
 
     #[test]
@@ -120,5 +128,8 @@ mod tests {
         let mounts = MountTable::parse(more.as_bytes()).unwrap();
         assert_eq!(below(&mounts, "/srv/e"), [PathBuf::from("c")]);
         assert!(below(&mounts, "/srv").is_empty());
+        // A file is counted wherever it is.
+        let more = format!("{BOUND}9 2 8:2 /c/file /srv/e/file rw - ext4 /dev/sda2 rw\n");
+        assert_eq!(below(&MountTable::parse(more.as_bytes()).unwrap(), "/srv"), [PathBuf::from("e/file")]);
     }
 }
