@@ -105,11 +105,11 @@ pub struct Ahead {
     pulse: Pulse,
 }
 
-/// Whether all is to end, and what ends the sweep that is under way: each has its own, for one that is dropped early cancels it.
+/// Whether all is to end, and what ends the sweeps: each has its own, for one that is dropped early cancels it.
 #[derive(Debug, Default)]
 struct End {
     is_due: AtomicBool,
-    sweep: Mutex<Cancel>,
+    sweeps: Mutex<Vec<Cancel>>,
 }
 
 impl End {
@@ -120,7 +120,7 @@ impl End {
     /// For the next sweep.
     fn of_a_sweep(&self) -> Cancel {
         let cancel = Cancel::new();
-        *lock(&self.sweep) = cancel.clone();
+        lock(&self.sweeps).push(cancel.clone());
         if self.is_due() {
             cancel.cancel();
         }
@@ -129,7 +129,7 @@ impl End {
 
     fn now(&self) {
         self.is_due.store(true, Ordering::SeqCst);
-        lock(&self.sweep).cancel();
+        lock(&self.sweeps).iter().for_each(Cancel::cancel);
     }
 }
 

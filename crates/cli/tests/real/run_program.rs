@@ -161,6 +161,23 @@ fn a_second_back_up_reads_by_itself_what_has_changed() {
     }
 }
 
+/// Also where there is room for all others.
+#[test]
+fn what_is_larger_than_the_limit_is_left_alone() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 400 << 20);
+    let (root, files) = fill(&image, FILES);
+    let large = root.join("large");
+    fs::write(&large, Rng::new(3).bytes(30 << 20)).expect("a file");
+    tree::sync(&root);
+    image.cold();
+    let mut helped = onesweep(["run", "-v", "--limit", "20M", "--tree"]);
+    let out = finish(helped.arg(&root).args(["--", "sh", "-c", "cat \"$1\"/d*/*", "sh"]).arg(&root), 0);
+    let (brought, sweeps, _) = figures(&out.stderr);
+    assert!(sweeps == 1 && are_all_but_first(brought, files.len()), "{}", text(&out.stderr));
+    assert_eq!(pages(&[large]).values().sum::<u64>(), 0, "{}", text(&out.stderr));
+}
+
 /// Where there is room for all, all comes once to read on alone has cost as much.
 #[test]
 fn who_reads_in_no_known_order_gets_all_where_there_is_room() {

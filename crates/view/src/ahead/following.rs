@@ -82,7 +82,8 @@ impl<'a> Following<'a> {
         bulk: impl Fn() -> BulkRead,
         figures: &mut Figures,
     ) -> Result<(), SweepError> {
-        let mut planned = self.all_fit.then_some(planned);
+        // It would bring in what is larger than the limit, too.
+        let mut planned = (self.bytes.iter().sum::<u64>() <= self.limit).then_some(planned);
         self.board.enter_phase(Phase::Guided);
         while !self.helper.end.is_due() {
             let Some(wanted) = self.board.wait_for_wanted(PATIENCE) else { continue };
