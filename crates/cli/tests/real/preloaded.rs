@@ -129,8 +129,10 @@ fn who_was_stopped_for_long_is_helped_afterwards() {
     thread::sleep(Duration::from_millis(500));
     let program = Pid::from_raw(program).expect("a number");
     kill_process(program, Signal::STOP).expect("it is there");
+    // Longer than the silence of five seconds by which a helper is taken for dead.
     thread::sleep(Duration::from_secs(7));
     kill_process(program, Signal::CONT).expect("it is there");
+    // So that it looks again, thrice, before there is a beat.
     thread::sleep(Duration::from_millis(300));
     drop(held);
     assert!(running.wait().expect("it ends").success());
