@@ -178,8 +178,8 @@ impl Daemon {
             .processes()
             .into_iter()
             .flat_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).expect("its threads"));
-        let states =
-            tasks.map(|task| fs::read_to_string(task.expect("a thread").path().join("status")).expect("its state"));
+        // A thread may end between being listed and being read.
+        let states = tasks.filter_map(|task| fs::read_to_string(task.expect("a thread").path().join("status")).ok());
         let named = states.filter(|state| state.lines().any(|line| line == format!("Name:\t{thread}")));
         let sleeps = named.map(|state| {
             let count = state.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:\t"));
