@@ -304,8 +304,18 @@ struct Helper {
     order: Order,
 }
 
+/// Whoever waits goes on when the help ends, also by a fault: the pulse would go on to tell that it lives.
+struct LetsGo(Arc<Board>);
+
+impl Drop for LetsGo {
+    fn drop(&mut self) {
+        self.0.enter_phase(Phase::Over);
+    }
+}
+
 impl Helper {
     fn run(self, roots: &[PathBuf]) -> Figures {
+        let _at_the_end = LetsGo(Arc::clone(&self.board));
         let mut figures = Figures::default();
         match self.guide(roots, &mut figures) {
             Ok(()) => {}
@@ -313,7 +323,6 @@ impl Helper {
             Err(_) if figures.sweeps == 0 => figures.remark = Some(ENDED_BEFORE.into()),
             Err(_) => {}
         }
-        self.board.enter_phase(Phase::Over);
         figures
     }
 
@@ -378,9 +387,36 @@ impl Helper {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use onesweep_layout::device::Disk;
 
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_helper_that_has_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        // A hole isn't in memory, so that there is something to wait for.
+        fs::File::create(folder.path().join("file")).unwrap().set_len(1 << 20).unwrap();
+        let (fail, may_fail) = mpsc::channel();
+        let may_fail = Mutex::new(may_fail);
+        let news: News = Arc::new(move || {
+            let fails = thread::current().name() == Some("ahead") && lock(&may_fail).recv().is_ok();
+            assert!(!fails, "on purpose");
+        });
+        let roots = [folder.path().to_owned()];
+        let ahead = Ahead::follow(&roots, Some(1 << 30), Order::Source, Reader::Itself, news).unwrap();
+        let Ahead { board, worker, pulse, .. } = ahead;
+        while matches!(board.phase(), Phase::Looking | Phase::Aside) {
+            thread::yield_now();
+        }
+        assert_eq!(board.phase(), Phase::Guided);
+        fail.send(()).unwrap();
+        drop(fail);
+        assert!(worker.join().is_err(), "it has told nobody");
+        assert_eq!(board.phase(), Phase::Over);
+        pulse.end();
+    }
 
     #[test]
     fn what_is_read_through_a_view_fits_twice() {
