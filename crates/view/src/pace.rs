@@ -26,6 +26,38 @@ const FILE_ALONE: Duration = Duration::from_millis(10);
 const FILE_SWEPT: Duration = Duration::from_micros(500);
 const BYTES_A_MICROSECOND: u64 = 100;
 
+/// Files, and their page-cache bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Load {
+    /// One file more, of so many bytes.
+    pub(crate) fn add(&mut self, bytes: u64) {
+        (self.files, self.bytes) = (self.files + 1, self.bytes + bytes);
+    }
+
+    fn is_most_of(self, all: Load) -> bool {
+        self.files * 2 > all.files && self.bytes * 2 > all.bytes
+    }
+
+    /// What one sweep over it takes.
+    fn swept(self) -> Duration {
+        FILE_SWEPT.saturating_mul(u32::try_from(self.files).unwrap_or(u32::MAX)) + transfer(self.bytes)
+    }
+}
+
+impl FromIterator<u64> for Load {
+    /// Of the bytes of each file.
+    fn from_iter<I: IntoIterator<Item = u64>>(bytes: I) -> Self {
+        let mut load = Self::default();
+        bytes.into_iter().for_each(|bytes| load.add(bytes));
+        load
+    }
+}
+
 /// What is done for a file that is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -35,6 +67,14 @@ pub(crate) enum Step {
     Some(u64),
     /// It comes with all others.
     All,
+}
+
+impl Step {
+    /// Whether for a batch the sweep is made that is planned already, over all that there is: then all is to come, and that is most of it. A few
+    /// small files among large ones, or what is left of many small ones, take less than that.
+    pub(crate) fn is_over_everything(self, batch: Load, all: Load) -> bool {
+        self == Self::All && batch.is_most_of(all)
+    }
 }
 
 /// What becomes of somebody who waits for a file while a sweep is under way.
@@ -88,12 +128,11 @@ fn transfer(bytes: u64) -> Duration {
 }
 
 impl Pace {
-    /// There are so many files with so many page-cache bytes, of which a sweep may bring in `limit`, on disks that seek or don't.
-    pub(crate) fn new(files: u64, bytes: u64, limit: u64, does_seek: bool) -> Self {
-        let swept = FILE_SWEPT.saturating_mul(u32::try_from(files).unwrap_or(u32::MAX)) + transfer(bytes);
+    /// There is that much, of which a sweep may bring in `limit` page-cache bytes, on disks that seek or don't.
+    pub(crate) fn new(all: Load, limit: u64, does_seek: bool) -> Self {
         Self {
             limit,
-            all: (bytes <= limit).then_some(swept),
+            all: (all.bytes <= limit).then_some(all.swept()),
             recent: VecDeque::with_capacity(MOST),
             since: 0,
             needed: 0,
@@ -189,6 +228,10 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn load(files: u64, bytes: u64) -> Load {
+        Load { files, bytes }
+    }
+
     fn opens(is_on_the_way: bool) -> Opens {
         Opens { is_on_the_way, is_at_an_end: false, bytes: 100_000 }
     }
@@ -202,7 +245,7 @@ mod tests {
     #[test]
     fn who_begins_where_a_walk_does_and_reads_on_gets_all_that_there_is_room_for() {
         for (limit, all) in [(1000 * MIB, Step::All), (200 * MIB, Step::Some(200 * MIB))] {
-            let mut pace = Pace::new(1000, 1000 * MIB, limit, true);
+            let mut pace = Pace::new(load(1000, 1000 * MIB), limit, true);
             assert_eq!(pace.wanted(Opens { is_at_an_end: true, ..opens(true) }), Step::Alone);
             assert_eq!(until_a_sweep(&mut pace, opens(true)), (FEWEST - 2, all));
             pace.swept(500, 400);
@@ -212,7 +255,7 @@ mod tests {
 
     #[test]
     fn who_begins_elsewhere_gets_more_each_time_as_long_as_it_is_read() {
-        let mut pace = Pace::new(100_000, 10_000 * MIB, 300 * MIB, true);
+        let mut pace = Pace::new(load(100_000, 10_000 * MIB), 300 * MIB, true);
         let (alone, first) = until_a_sweep(&mut pace, opens(true));
         assert_eq!((alone, first), (FEWEST - 1, Step::Some(8 * MIB)));
         let mut sizes = Vec::new();
@@ -230,7 +273,7 @@ mod tests {
 
     #[test]
     fn who_picks_files_out_reads_them_alone() {
-        let mut pace = Pace::new(1_000_000, 100_000 * MIB, 20_000 * MIB, true);
+        let mut pace = Pace::new(load(1_000_000, 100_000 * MIB), 20_000 * MIB, true);
         let mixed = [true, true, false, false, false, false, true, false];
         for round in 0..1000 {
             for is_on_the_way in mixed {
@@ -242,7 +285,7 @@ mod tests {
     #[test]
     fn an_unknown_order_costs_twice_what_it_had_to_where_all_fits() {
         let (files, bytes) = (10_000, 1000 * MIB);
-        let mut pace = Pace::new(files, bytes, bytes, true);
+        let mut pace = Pace::new(load(files, bytes), bytes, true);
         let swept = FILE_SWEPT * files as u32 + transfer(bytes);
         let (lone, step) = until_a_sweep(&mut pace, opens(false));
         assert_eq!(step, Step::All);
@@ -251,13 +294,25 @@ mod tests {
         let (again, _) = until_a_sweep(&mut pace, opens(false));
         assert!(again > lone + lone / 2, "{again} after {lone}");
         // Where nothing seeks it is left to the program for as long as there is something left.
-        let (lone, _) = until_a_sweep(&mut Pace::new(files, bytes, bytes, false), opens(false));
+        let (lone, _) = until_a_sweep(&mut Pace::new(load(files, bytes), bytes, false), opens(false));
         assert!(lone as u64 > files * 9 / 10, "{lone}");
+    }
+
+    /// By number and by bytes: ten images among small files, and small files among images.
+    #[test]
+    fn the_sweep_over_everything_is_made_where_most_of_it_is_to_come() {
+        let all = load(1010, 5000 * MIB);
+        assert!(Step::All.is_over_everything(all, all));
+        assert!(Step::All.is_over_everything(load(700, 4000 * MIB), all));
+        assert!(!Step::All.is_over_everything(load(990, 4 * MIB), all));
+        assert!(!Step::All.is_over_everything(load(10, 4990 * MIB), all));
+        assert!(!Step::Some(8 * MIB).is_over_everything(load(990, 4 * MIB), all));
+        assert!(!Step::Some(4500 * MIB).is_over_everything(load(700, 4000 * MIB), all));
     }
 
     #[test]
     fn a_sweep_ends_when_the_program_goes_elsewhere() {
-        let mut pace = Pace::new(1000, 1000 * MIB, 1000 * MIB, true);
+        let mut pace = Pace::new(load(1000, 1000 * MIB), 1000 * MIB, true);
         for _ in 0..MOST {
             assert_eq!(pace.waits(true), Waiting::GoesOn);
         }

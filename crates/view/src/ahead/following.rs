@@ -9,7 +9,7 @@ use super::{Figures, Helper, are_quick, guided::Guided};
 use crate::{
     board::{Board, Phase, State},
     course::Course,
-    pace::{Opens, Pace, Step, Waiting},
+    pace::{Load, Opens, Pace, Step, Waiting},
 };
 
 /// How long a file that is wanted is waited for before it is looked whether all is to end.
@@ -28,9 +28,9 @@ pub(super) struct Following<'a> {
     pace: Pace,
     /// How many were wanted.
     wanted: usize,
-    /// Files that programs wait for.
-    count: u64,
-    /// There is room for all of them.
+    /// What programs wait for.
+    all: Load,
+    /// There is room for all of that.
     all_fit: bool,
     /// What the last sweeps have brought in, where that has to go before more can come.
     former: Vec<u32>,
@@ -50,10 +50,10 @@ impl<'a> Following<'a> {
     pub(super) fn new(helper: &'a Helper, mut guided: Guided<'a>, limit: u64) -> Self {
         let bytes = guided.page_cache_bytes();
         let is_awaited = |file: u32| guided.has_slot(file) && (1..=limit).contains(&bytes[file as usize]);
-        let (mut count, mut sum) = (0, 0);
+        let mut all = Load::default();
         for (file, bytes) in (0..).zip(&bytes) {
             if is_awaited(file) {
-                (count, sum) = (count + 1, sum + bytes);
+                all.add(*bytes);
             } else {
                 guided.set(file, State::Left);
             }
@@ -66,10 +66,10 @@ impl<'a> Following<'a> {
             bytes,
             limit,
             course,
-            pace: Pace::new(count, sum, limit, !are_quick(&helper.devices)),
+            pace: Pace::new(all, limit, !are_quick(&helper.devices)),
             wanted: 0,
-            count,
-            all_fit: sum <= limit,
+            all,
+            all_fit: all.bytes <= limit,
             former: Vec::new(),
             batch: Vec::new(),
         }
@@ -98,8 +98,8 @@ impl<'a> Following<'a> {
                 continue;
             }
             self.batch.iter().for_each(|file| self.guided.set(*file, State::Coming));
-            let is_most = self.all_fit && self.batch.len() as u64 * 2 > self.count;
-            let begun = match planned.take_if(|_| is_most) {
+            let load: Load = self.batch.iter().map(|file| self.bytes[*file as usize]).collect();
+            let begun = match planned.take_if(|_| step.is_over_everything(load, self.all)) {
                 Some(planned) => planned.run(),
                 None => {
                     let paths = self.batch.iter().map(|file| self.guided.path(*file));
