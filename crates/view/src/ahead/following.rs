@@ -92,11 +92,12 @@ impl<'a> Following<'a> {
                 continue;
             };
             let step = self.step(asked);
-            self.batch = self.next(asked, step);
-            if self.batch.is_empty() {
+            let batch = self.next(asked, step);
+            if batch.is_empty() {
                 self.guided.tell(asked, State::Left);
                 continue;
             }
+            self.batch = batch;
             self.batch.iter().for_each(|file| self.guided.set(*file, State::Coming));
             let load: Load = self.batch.iter().map(|file| self.bytes[*file as usize]).collect();
             let begun = match planned.take_if(|_| step.is_over_everything(load, self.all)) {
@@ -149,13 +150,16 @@ impl<'a> Following<'a> {
 
     /// A file is wanted that isn't coming: learns from that, and what there was of the last sweep.
     fn step(&mut self, asked: u32) -> Step {
+        // To read that costs nobody anything.
+        if self.guided.is_cached(asked) {
+            return Step::Alone;
+        }
         self.wanted += 1;
         let is_on_the_way = self.is_on_the_way(asked);
-        if !self.batch.is_empty() {
-            let opened = self.batch.iter().filter(|file| self.guided.was_opened(**file)).count();
-            // Who comes to what stands behind the batch has come through it.
-            let is_read = is_on_the_way && !self.helper.hears_of_all;
-            self.pace.swept(self.batch.len(), if is_read { self.batch.len() } else { opened });
+        // Who is out of the way may be another one, and the one for whom the sweep was made still comes to the rest of it.
+        let is_waiting_to_be_read = || self.batch.iter().any(|file| self.guided.is_in(*file));
+        if is_on_the_way || !is_waiting_to_be_read() {
+            self.judge_sweep(asked);
         }
         let last = self.board.last().and_then(|slot| self.guided.by_slot(slot));
         self.course.learn(last, asked);
@@ -169,6 +173,22 @@ impl<'a> Following<'a> {
             self.guided.drop_cached(gone.into_iter());
         }
         step
+    }
+
+    /// Learns of what use the last sweep was to who comes to `asked` now.
+    fn judge_sweep(&mut self, asked: u32) {
+        let batch: HashSet<u32> = std::mem::take(&mut self.batch).into_iter().collect();
+        if batch.is_empty() {
+            return;
+        }
+        // Who comes to what stands behind the batch has come through it, though not all that is opened may be told.
+        let was_brought_in = |file: u32| self.is_awaited(file).then(|| batch.contains(&file));
+        let is_behind_it = !self.helper.hears_of_all && self.course.is_on_the_way(asked, was_brought_in);
+        let opened = match is_behind_it {
+            true => batch.len(),
+            false => batch.iter().filter(|file| self.guided.was_opened(**file)).count(),
+        };
+        self.pace.swept(batch.len(), opened);
     }
 
     /// What comes next.
@@ -254,4 +274,123 @@ impl<'a> Following<'a> {
 fn inode_of(error: &FileError) -> Option<(u64, u64)> {
     let facts = error.path().and_then(|path| fs::symlink_metadata(path).ok())?;
     Some((facts.dev(), facts.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, ops::Range, path::Path, sync::Arc};
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{ahead::Reader, board::Slot, order::Order, tree::Tree};
+
+    const FILES: u32 = 200;
+    const MIB: u64 = 1 << 20;
+    const LIMIT: u64 = 1 << 30;
+
+    fn folder_of(fill: impl Fn(&Path)) -> TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        (0..FILES).for_each(|number| fill(&folder.path().join(format!("{number:03}"))));
+        folder
+    }
+
+    /// Files of a MiB of which nothing is in memory.
+    fn holes() -> TempDir {
+        folder_of(|path| File::create(path).unwrap().set_len(MIB).unwrap())
+    }
+
+    fn helper(folder: &TempDir, hears_of_all: bool) -> Helper {
+        let devices = vec![fs::metadata(folder.path().join("000")).unwrap().dev()];
+        Helper {
+            board: Arc::new(Board::new(&devices, None).unwrap()),
+            end: Arc::default(),
+            is_warm: Arc::default(),
+            devices,
+            limit: Some(LIMIT),
+            reader: Reader::Itself,
+            hears_of_all,
+            order: Order::Name,
+        }
+    }
+
+    /// The files stand by their numbers in every walk.
+    fn following<'a>(helper: &'a Helper, folder: &TempDir) -> Following<'a> {
+        let mut tree = Tree::look(&[folder.path().to_owned()], Order::Name, || false);
+        tree.walks = std::array::from_fn(|_| (0..FILES).collect());
+        let guided = Guided::enter(tree, &helper.board, &helper.devices).unwrap();
+        helper.board.enter_phase(Phase::Guided);
+        Following::new(helper, guided, LIMIT)
+    }
+
+    impl Following<'_> {
+        fn slot(&self, file: u32) -> Slot {
+            let facts = fs::metadata(self.guided.path(file)).unwrap();
+            self.board.find(facts.dev(), facts.ino()).unwrap()
+        }
+
+        fn opens(&self, files: Range<u32>) {
+            files.for_each(|file| self.board.note_opened(self.slot(file)));
+        }
+
+        /// Reads one after the other from there on, until some are brought in.
+        fn reads_until_a_sweep(&mut self, from: u32) -> (u32, Step) {
+            for file in from.. {
+                match self.step(file) {
+                    Step::Alone => self.opens(file..file + 1),
+                    step => return (file, step),
+                }
+            }
+            unreachable!("there are fewer")
+        }
+
+        /// Reads some, and has the next eight brought in, of which it opens the first: gives them.
+        fn is_helped(&mut self) -> Range<u32> {
+            let (first, step) = self.reads_until_a_sweep(FILES / 2);
+            assert_eq!(step, Step::Some(8 * MIB));
+            let batch = first..first + 8;
+            self.batch = self.next(first, step);
+            assert!(self.batch.iter().copied().eq(batch.clone()));
+            batch.clone().for_each(|file| self.guided.set(file, State::In));
+            self.opens(first..first + 1);
+            batch
+        }
+    }
+
+    #[test]
+    fn who_comes_from_elsewhere_does_not_tell_of_what_use_a_sweep_was() {
+        for hears_of_all in [true, false] {
+            let folder = holes();
+            let helper = helper(&folder, hears_of_all);
+            let mut following = following(&helper, &folder);
+            let batch = following.is_helped();
+            assert_eq!(following.step(30), Step::Alone);
+            // Where not all is told it isn't known who has read what is in memory.
+            if hears_of_all {
+                following.opens(batch.clone());
+            }
+            assert_eq!(following.reads_until_a_sweep(batch.end).1, Step::Some(32 * MIB), "{hears_of_all}");
+        }
+    }
+
+    #[test]
+    fn a_sweep_was_of_no_use_to_who_reads_on_elsewhere() {
+        for hears_of_all in [true, false] {
+            let folder = holes();
+            let helper = helper(&folder, hears_of_all);
+            let mut following = following(&helper, &folder);
+            following.is_helped();
+            assert_eq!(following.reads_until_a_sweep(30).1, Step::Some(8 * MIB), "{hears_of_all}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_memory_costs_nothing_to_read_alone() {
+        let folder = folder_of(|path| fs::write(path, [1; 5000]).unwrap());
+        let helper = helper(&folder, true);
+        let mut following = following(&helper, &folder);
+        for file in (0..2 * FILES).map(|number| number * 77 % FILES) {
+            assert_eq!(following.step(file), Step::Alone);
+        }
+    }
 }
