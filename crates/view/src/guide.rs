@@ -216,7 +216,8 @@ impl Guide {
                 (Phase::Looking, _) => looked_at = Some(root),
                 (Phase::Guided, Some(slot)) => {
                     self.touch();
-                    if !board.is_ready(slot) {
+                    // Who reads from memory waits for no sweep, also where the file was to come with one.
+                    if !board.is_ready(slot) && !is_cached() {
                         return self.wait(chain(), Some(inode), job);
                     }
                     board.note_opened(slot);
@@ -430,6 +431,7 @@ fn waits(root: DirectoryId, board: &Board, waiting: &Waiting, has_waited: bool) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::board::State;
 
     const FILE: Inode = Inode { dev: 7, ino: 12 };
 
@@ -467,6 +469,21 @@ mod tests {
         assert!(matches!(&waiting[..], [Message::Wait(Waiting { file: Some(FILE), .. })]));
     }
 
+    #[test]
+    fn what_is_in_memory_is_read_at_once_though_it_is_to_come() {
+        for state in [State::Later, State::Coming] {
+            let (guide, board, told) = looking(10);
+            board.make_room(1).unwrap();
+            let slot = board.enter(0, FILE.ino).unwrap();
+            board.set(slot, state);
+            board.enter_phase(Phase::Guided);
+            assert!(!reads(&guide, &[11, 10, 1], false), "{state:?}");
+            assert_eq!((told.try_iter().count(), board.was_opened(slot)), (1, false), "{state:?}");
+            assert!(reads(&guide, &[11, 10, 1], true), "{state:?}");
+            assert_eq!((told.try_iter().count(), board.was_opened(slot)), (0, true), "{state:?}");
+        }
+    }
+
     /// Another walk that isn't helped yet is none for which somebody waits.
     #[test]
     fn who_waits_elsewhere_is_let_go_while_a_tree_is_looked_at() {
@@ -481,7 +498,7 @@ mod tests {
         board.enter_phase(Phase::Guided);
         assert!(waits(10, &board, &waiting(&[20, 1], Some(FILE)), false), "one of its names is below");
         assert!(!waits(10, &board, &waiting(&[11, 10, 1], None), false));
-        board.set(slot, crate::board::State::In);
+        board.set(slot, State::In);
         assert!(!waits(10, &board, &waiting(&[11, 10, 1], Some(FILE)), false));
     }
 }

@@ -80,7 +80,7 @@ impl Step {
 /// What becomes of somebody who waits for a file while a sweep is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// It comes, or with the next sweep.
+    /// It comes.
     GoesOn,
     /// The program reads it itself.
     Ends,
@@ -172,7 +172,7 @@ impl Pace {
         step
     }
 
-    /// A file is wanted while a sweep is under way, with which it may come.
+    /// A file is wanted while a sweep is under way: on the way is one that comes with it, and that the program comes to.
     pub(crate) fn waits(&mut self, is_on_the_way: bool) -> Waiting {
         if self.is_for_any_order {
             return Waiting::GoesOn;

@@ -205,8 +205,8 @@ impl<'a> Following<'a> {
         }
     }
 
-    /// Brings the batch in. Whoever waits for one of its files goes on as soon as that file is there, or failed; who waits for one
-    /// out of the way reads it alone, and when that goes on, the sweep ends.
+    /// Brings the batch in. Whoever waits for one of its files goes on as soon as that file is there, or failed; who waits for another
+    /// one, or for one out of the way, reads it alone, and when that goes on and is told, the sweep ends.
     fn bring_in(&mut self, mut files: Files) -> Brought {
         let mut warmer = Warmer::new(u64::MAX);
         let mut brought = Brought { files: Vec::new(), is_whole: true };
@@ -230,7 +230,9 @@ impl<'a> Following<'a> {
                 self.guided.tell(file, State::In);
                 brought.files.extend(is_new.then_some(file));
             }
-            brought.is_whole = !self.helper.end.is_due() && self.is_still_wanted(&mut heard);
+            // When all is there, who wants something else has come to the next sweep.
+            let is_still_wanted = missing.is_empty() || self.is_still_wanted(&mut heard);
+            brought.is_whole = is_still_wanted && !self.helper.end.is_due();
         }
         // Before anybody goes on: it would read on beside the program.
         drop(files);
@@ -241,16 +243,12 @@ impl<'a> Following<'a> {
     /// Looks who waits while a sweep is under way; for a file of which it has `heard` somebody says so again at each one that comes. False
     /// when the sweep is to end.
     fn is_still_wanted(&mut self, heard: &mut HashSet<u32>) -> bool {
-        // Who reads on may have read what nobody tells of, and had the kernel forget it, as borg does.
-        if !self.helper.hears_of_all {
-            return true;
-        }
         while let Some(wanted) = self.board.take_wanted() {
             let awaited = |file: &u32| self.guided.is_due(*file) || self.guided.is_coming(*file);
             let Some(file) = self.guided.by_slot(wanted).filter(awaited).filter(|file| heard.insert(*file)) else {
                 continue;
             };
-            match self.pace.waits(self.is_on_the_way(file)) {
+            match self.waits(file) {
                 Waiting::GoesOn => {}
                 Waiting::Ends => self.guided.tell(file, State::Left),
                 Waiting::EndsAll => {
@@ -260,6 +258,19 @@ impl<'a> Following<'a> {
             }
         }
         true
+    }
+
+    /// Somebody waits for a file while a sweep is under way.
+    fn waits(&mut self, file: u32) -> Waiting {
+        let is_coming = self.guided.is_coming(file);
+        match (self.helper.hears_of_all, is_coming) {
+            // What isn't coming is another reader's, or this one has left what is: the sweep may last for minutes.
+            (true, _) => self.pace.waits(is_coming && self.is_on_the_way(file)),
+            // That is all that is known. Who reads on may have read what nobody tells of, and had the kernel forget it, as borg does: no sweep
+            // is ended for that.
+            (false, true) => Waiting::GoesOn,
+            (false, false) => Waiting::Ends,
+        }
     }
 
     /// These don't come, or not yet.
@@ -355,6 +366,12 @@ mod tests {
             self.opens(first..first + 1);
             batch
         }
+
+        /// Somebody waits for a file during a sweep: whether it goes on.
+        fn goes_on_when_somebody_wants(&mut self, file: u32) -> bool {
+            self.board.want(self.slot(file), true);
+            self.is_still_wanted(&mut HashSet::new())
+        }
     }
 
     #[test]
@@ -381,6 +398,24 @@ mod tests {
             let mut following = following(&helper, &folder);
             following.is_helped();
             assert_eq!(following.reads_until_a_sweep(30).1, Step::Some(8 * MIB), "{hears_of_all}");
+        }
+    }
+
+    #[test]
+    fn who_wants_what_is_not_coming_reads_it_during_the_sweep() {
+        for hears_of_all in [true, false] {
+            let folder = holes();
+            let helper = helper(&folder, hears_of_all);
+            let mut following = following(&helper, &folder);
+            (100..150).for_each(|file| following.guided.set(file, State::Coming));
+            following.opens(50..58);
+            following.opens(100..105);
+            assert!(following.goes_on_when_somebody_wants(58) && following.board.is_ready(following.slot(58)));
+            assert!(following.goes_on_when_somebody_wants(105) && !following.board.is_ready(following.slot(105)));
+            // Where not all is told, that is no sign that nobody needs the sweep.
+            let ends = (60..90).any(|file| !following.goes_on_when_somebody_wants(file));
+            assert_eq!(ends, hears_of_all);
+            assert!(following.board.is_ready(following.slot(60)));
         }
     }
 
