@@ -12,6 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     image::{Folder, Fs, Image},
+    peer_mount::wait_until,
+    quick_disks::FUTEX,
     run::{finish, hold, onesweep, output, root_test, text},
     run_program::{figures, fill, wait_for},
 };
@@ -121,12 +123,10 @@ fn who_was_stopped_for_long_is_helped_afterwards() {
     let program: i32 = fs::read_to_string(&ready).expect("its number").trim().parse().expect("a number");
     let held = hold(&running);
     fs::write(&go, "").expect("a file");
-    let name = || fs::read_to_string(format!("/proc/{program}/comm")).unwrap_or_default();
-    while name() != "cat\n" {
-        thread::sleep(Duration::from_millis(10));
-    }
-    // It waits for its first file by now, and looks for beats.
-    thread::sleep(Duration::from_millis(500));
+    // It waits for its first file, and looks for beats.
+    let told = |of: &str| fs::read_to_string(format!("/proc/{program}/{of}")).unwrap_or_default();
+    let waits = || told("comm") == "cat\n" && told("syscall").split(' ').next() == Some(FUTEX);
+    wait_until("it waits for nothing", waits);
     let program = Pid::from_raw(program).expect("a number");
     kill_process(program, Signal::STOP).expect("it is there");
     // Longer than the silence of five seconds by which a helper is taken for dead.

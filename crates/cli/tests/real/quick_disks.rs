@@ -22,7 +22,7 @@ use crate::{
 const FILES: usize = 3000;
 
 /// The number of futex(2), as `/proc/PID/syscall` tells it.
-const FUTEX: &str = if cfg!(target_arch = "x86_64") { "202" } else { "98" };
+pub(crate) const FUTEX: &str = if cfg!(target_arch = "x86_64") { "202" } else { "98" };
 
 /// The phase that programs see on the helper's board (`crates/view/preload/board.h`): 0 they wait until the trees have been looked
 /// at, 1 they wait for each file, 3 they wait for nothing while the trees are looked at.
