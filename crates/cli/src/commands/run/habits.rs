@@ -1,6 +1,8 @@
 //! How programs name the trees that they read.
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt, path::Path};
+use std::ffi::{OsStr, OsString};
+
+use super::{words::name, wrappers::programs_in};
 
 /// Which of the names are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -193,75 +195,17 @@ const KNOWN: [Habits; 12] = [
     Habits { programs: &["zip"], values: &["-b"], changes_directory: false, ..OTHERS },
 ];
 
-/// Programs that run another one, which their words name.
-const WRAPPERS: [&str; 11] =
-    ["nice", "ionice", "env", "sudo", "time", "timeout", "chrt", "nohup", "setsid", "stdbuf", "taskset"];
-
 /// What is known of a command's program, and the words that it is given.
 pub(super) fn habits_of(command: &[OsString]) -> Option<(Habits, &[OsString])> {
-    let (program, words) = command.split_first()?;
-    let found = match wrapped(command) {
-        Some((habits, at)) => (habits, &command[at + 1..]),
-        None => (known(program).copied().unwrap_or(OTHERS), words),
-    };
-    Some(found)
+    let at = programs_in(command).pop()?;
+    Some(match known(&command[at]) {
+        Some(habits) => (*habits, &command[at + 1..]),
+        // What runs it may say where it goes first (`env -C DIR`).
+        None => (OTHERS, &command[1..]),
+    })
 }
 
-/// The program of a command, and those that it runs in turn, as far as its words tell.
-pub(super) fn programs_of(command: &[OsString]) -> Vec<&OsString> {
-    let mut found: Vec<&OsString> = Vec::new();
-    for word in command {
-        // Options of a wrapper, variables, numbers.
-        let bytes = word.as_bytes();
-        let is_told =
-            bytes.first().is_none_or(|first| *first == b'-' || first.is_ascii_digit()) || bytes.contains(&b'=');
-        if found.is_empty() || !is_told {
-            found.push(word);
-            if !is_wrapper(word) {
-                break;
-            }
-        }
-    }
-    let known = wrapped(command).map(|(_, at)| &command[at]).filter(|known| !found.contains(known));
-    found.extend(known);
-    found
-}
-
-/// What is known of the program that a wrapper runs, and which word names it.
-fn wrapped(command: &[OsString]) -> Option<(Habits, usize)> {
-    command.first().filter(|program| is_wrapper(program))?;
-    let mut words = command.iter().enumerate().skip(1);
-    words.find_map(|(at, word)| known(word).map(|habits| (*habits, at)))
-}
-
-fn is_wrapper(program: &OsString) -> bool {
-    WRAPPERS.iter().any(|wrapper| name(program) == *wrapper)
-}
-
-fn known(program: &OsString) -> Option<&'static Habits> {
-    KNOWN.iter().find(|habits| habits.programs.iter().any(|known| name(program) == *known))
-}
-
-fn name(program: &OsString) -> OsString {
-    Path::new(program).file_name().map(ToOwned::to_owned).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn programs_are_found_behind_those_that_run_them() {
-        for (line, programs) in [
-            ("tar -cf x.tar sudo", &["tar"][..]),
-            ("nice -n 19 tar -cf x.tar sudo", &["nice", "tar"]),
-            ("env LANG=C timeout 10m ./pack /srv", &["env", "timeout", "./pack"]),
-            ("time -f %e restic backup /srv", &["time", "%e", "restic"]),
-            ("sudo", &["sudo"]),
-            ("", &[""]),
-        ] {
-            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            assert_eq!(programs_of(&words), programs, "{line}");
-        }
-    }
+fn known(program: &OsStr) -> Option<&'static Habits> {
+    let name = name(program);
+    KNOWN.iter().find(|habits| habits.programs.iter().any(|known| name == *known))
 }

@@ -1,19 +1,15 @@
 //! Whether a program loads the library that it is given: where it doesn't, it is as if alone, and somebody should know.
 
 use std::{
-    env,
     ffi::{OsStr, OsString},
     fs::{self, File, Metadata},
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, MetadataExt},
-    },
-    path::{Path, PathBuf},
+    os::unix::fs::{FileExt, MetadataExt},
+    path::Path,
 };
 
 use onesweep_sys::{files::xattr_path, user};
 
-use super::habits::programs_of;
+use super::{executable::place_of, wrappers::programs_in};
 use crate::message;
 
 /// Programs that take `LD_PRELOAD` from what they start.
@@ -35,7 +31,8 @@ enum Why {
 
 /// What is to be said of a command's program, or of the one that its words name.
 pub(super) fn remark(command: &[OsString]) -> Option<String> {
-    let of_program = |program: &OsString| {
+    let of_program = |at: usize| {
+        let program = &command[at];
         let name = message::path_text(Path::new(program));
         let said = match why(program)? {
             Why::Static => "is linked statically and can't be helped; have it read through onesweep view",
@@ -48,7 +45,7 @@ pub(super) fn remark(command: &[OsString]) -> Option<String> {
         };
         Some(format!("{name} {said}"))
     };
-    programs_of(command).into_iter().find_map(of_program)
+    programs_in(command).into_iter().find_map(of_program)
 }
 
 fn why(program: &OsStr) -> Option<Why> {
@@ -56,8 +53,8 @@ fn why(program: &OsStr) -> Option<Why> {
     if CLEARING.iter().any(|clearing| name == *clearing) {
         return Some(Why::Clears);
     }
-    let path = place_of(program, &env::var_os("PATH").unwrap_or_default())?.canonicalize().ok()?;
-    let facts = fs::metadata(&path).ok().filter(Metadata::is_file)?;
+    let path = place_of(program)?.canonicalize().ok()?;
+    let facts = fs::metadata(&path).ok()?;
     // Such a program may often be run, but not read.
     if gets_rights(&path, &facts) {
         return Some(Why::Rights);
@@ -65,16 +62,6 @@ fn why(program: &OsStr) -> Option<Why> {
     let mut head = vec![0; HEAD_BYTES];
     let read = File::open(&path).and_then(|file| file.read_at(&mut head, 0)).ok()?;
     is_static(&head[..read]).then_some(Why::Static)
-}
-
-/// Where a program is, as execvp(3) finds it.
-fn place_of(program: &OsStr, folders: &OsStr) -> Option<PathBuf> {
-    if program.as_bytes().contains(&b'/') {
-        return Some(program.into());
-    }
-    let is_program =
-        |path: &PathBuf| fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.mode() & 0o111 != 0);
-    env::split_paths(folders).map(|folder| folder.join(program)).find(is_program)
 }
 
 /// Whether the file gives the program rights that this process lacks.
@@ -163,9 +150,6 @@ mod tests {
         let (fixed, plain) = (put("fixed", &[1], 0o755), put("plain", &[1, 3], 0o755));
         assert_eq!(why(fixed.as_os_str()), Some(Why::Static));
         assert_eq!(why(plain.as_os_str()), None);
-        assert_eq!(place_of(OsStr::new("plain"), folder.path().as_os_str()), Some(plain.clone()));
-        put("closed", &[1], 0o600);
-        assert_eq!(place_of(OsStr::new("closed"), folder.path().as_os_str()), None);
         let said = |words: &[&OsStr]| {
             remark(&words.iter().map(|word| word.to_os_string()).collect::<Vec<_>>()).unwrap_or_default()
         };

@@ -1,9 +1,12 @@
 //! `onesweep run`: a program with a helper ahead of it. Whatever becomes of the helper, the program runs, and its end is ours.
 
 mod end;
+mod executable;
 mod habits;
 mod loading;
 mod trees;
+mod words;
+mod wrappers;
 
 use std::{
     env,

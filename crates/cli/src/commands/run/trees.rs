@@ -6,7 +6,10 @@ use std::{
     path::PathBuf,
 };
 
-use super::habits::{Habits, Here, Names, habits_of};
+use super::{
+    habits::{Habits, Here, Names, habits_of},
+    words::{is, is_any, split},
+};
 
 /// The directories that a command reads, as far as its words tell: below the last `-C DIR` or `--directory=DIR` before them,
 /// where there is one. None that lies below another.
@@ -87,26 +90,6 @@ fn contains(word: &OsStr, part: &[u8]) -> bool {
     word.as_bytes().windows(part.len()).any(|window| window == part)
 }
 
-/// An option, and what is joined to it by `=`.
-fn split(word: &OsStr) -> (&OsStr, Option<&OsStr>) {
-    let bytes = word.as_bytes();
-    let at = bytes.iter().position(|byte| *byte == b'=').filter(|_| bytes.starts_with(b"--"));
-    at.map_or((word, None), |at| (OsStr::from_bytes(&bytes[..at]), Some(OsStr::from_bytes(&bytes[at + 1..]))))
-}
-
-/// Whether it is that option. A letter may be the last of several (`-at`), and what follows is a word of its own.
-fn is(option: &OsStr, letter: u8, long: &str) -> bool {
-    let bytes = option.as_bytes();
-    option == long || (!bytes.starts_with(b"--") && bytes.last() == Some(&letter))
-}
-
-fn is_any(option: &OsStr, known: &[&str]) -> bool {
-    known.iter().any(|known| match known.as_bytes() {
-        [b'-', letter] if *letter != b'-' => is(option, *letter, known),
-        _ => option == *known,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -116,7 +99,7 @@ mod tests {
     #[test]
     fn directories_that_are_read_are_found() {
         let folder = tempfile::tempdir().unwrap();
-        for name in ["mail/new", "www", "to", "db"] {
+        for name in ["mail/new", "www", "to", "db", "borg"] {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
         fs::write(folder.path().join("file"), "").unwrap();
@@ -145,6 +128,11 @@ mod tests {
             ("cp -a -- @/mail @/none", &["@/mail"]),
             ("nice -n 19 ionice -c 3 cp -a @/mail @/to", &["@/mail"]),
             ("env LANG=C tar -cf - @/mail", &["@/mail"]),
+            ("nice tar -cf @/to/x.tar @/mail @/borg", &["@/mail", "@/borg"]),
+            ("env -C @ nice tar -cf - mail borg", &["@/mail", "@/borg"]),
+            ("nice -n 19 @/borg", &["@/borg"]),
+            ("nice sh install @/mail", &["@/mail"]),
+            ("sudo -u cp grep -r word @/borg @/mail", &["@/borg", "@/mail"]),
             ("rsync -a @/mail/ there:mail", &["@/mail/"]),
             ("rsync -a there:mail @/to", &[]),
             ("rsync -a @/mail @/none", &["@/mail"]),
