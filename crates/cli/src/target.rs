@@ -21,8 +21,18 @@ pub(crate) struct Target {
     names: Option<(PathBuf, Unfinished)>,
 }
 
-/// The name of a file that isn't complete; removed when it isn't wanted, also by a signal.
-struct Unfinished(Arc<Mutex<Option<PathBuf>>>);
+/// A file that isn't complete; removed when it isn't wanted, also by a signal.
+struct Unfinished(Arc<Mutex<State>>);
+
+/// How far it has come.
+enum State {
+    /// It isn't there, or not any more.
+    Nothing,
+    /// It has this name.
+    Begun(PathBuf),
+    /// It has its own name, and took the place of what was there.
+    Named,
+}
 
 impl Target {
     /// `-` is standard output. What is there and no regular file (a device, a pipe) is written to as it is.
@@ -45,11 +55,11 @@ impl Target {
         name.push(place.file_name().ok_or(io::ErrorKind::InvalidFilename)?);
         name.push(format!(".{}.unfinished", std::process::id()));
         let temporary = place.with_file_name(name);
-        let unfinished = Unfinished(Arc::new(Mutex::new(None)));
+        let unfinished = Unfinished(Arc::new(Mutex::new(State::Nothing)));
         unfinished.remove_at_signals()?;
         let mut kept = unfinished.0.lock().unwrap_or_else(PoisonError::into_inner);
         let out = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-        *kept = Some(temporary);
+        *kept = State::Begun(temporary);
         drop(kept);
         Ok(Target { out, names: Some((place, unfinished)) })
     }
@@ -62,17 +72,12 @@ impl Target {
     pub(crate) fn finish(self) -> io::Result<()> {
         let Some((place, unfinished)) = self.names else { return Ok(()) };
         self.out.sync_all()?;
-        let mut kept = unfinished.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(temporary) = kept.as_ref() {
-            fs::rename(temporary, &place)?;
-            *kept = None;
-            match File::open(place.with_file_name(".")) {
-                Ok(directory) => files::sync_directory(directory.as_fd())?,
-                // Names may be made there, and not be listed.
-                Err(_) => files::sync_file_system(self.out.as_fd())?,
-            }
+        unfinished.give(&place)?;
+        match File::open(place.with_file_name(".")) {
+            Ok(directory) => files::sync_directory(directory.as_fd()),
+            // Names may be made there, and not be listed.
+            Err(_) => files::sync_file_system(self.out.as_fd()),
         }
-        Ok(())
     }
 }
 
@@ -83,26 +88,42 @@ impl Unfinished {
         let kept = Arc::clone(&self.0);
         thread::Builder::new().name("signals".into()).spawn(move || {
             if signals.forever().next().is_some() {
-                // Held to the end: nothing gets its name any more.
+                // Held to the end: nothing gets its name any more. What has it is as good as done, and is ended in order.
                 let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                remove(&mut kept);
-                let _ = io::stderr().write_all(b"onesweep: interrupted; nothing was written\n");
-                std::process::exit(INTERRUPTED.into());
+                if kept.remove() {
+                    let _ = io::stderr().write_all(b"onesweep: interrupted; nothing was written\n");
+                    std::process::exit(INTERRUPTED.into());
+                }
             }
         })?;
+        Ok(())
+    }
+
+    /// Gives it its name, if it is still there.
+    fn give(&self, name: &Path) -> io::Result<()> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let State::Begun(temporary) = &*kept {
+            fs::rename(temporary, name)?;
+            *kept = State::Named;
+        }
         Ok(())
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        remove(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove();
     }
 }
 
-fn remove(kept: &mut Option<PathBuf>) {
-    if let Some(temporary) = kept.take() {
-        let _ = fs::remove_file(temporary);
+impl State {
+    /// Removes what isn't complete, and gives whether nothing of it is there. What has its name stays.
+    fn remove(&mut self) -> bool {
+        if let State::Begun(temporary) = self {
+            let _ = fs::remove_file(temporary);
+            *self = State::Nothing;
+        }
+        matches!(self, State::Nothing)
     }
 }
 
@@ -134,6 +155,19 @@ mod tests {
         target.writer().unwrap().write_all(b"new").unwrap();
         target.finish().unwrap();
         assert!(link.is_symlink() && fs::read(&file).unwrap() == b"new");
+        // A signal that comes behind the rename is too late to undo it, and says nothing else.
+        let target = Target::open(&file).unwrap();
+        let (place, unfinished) = target.names.as_ref().unwrap();
+        unfinished.give(place).unwrap();
+        assert!(!unfinished.0.lock().unwrap().remove());
+        drop(target);
+        assert_eq!(names(folder.path()).len(), 2);
+        let target = Target::open(&file).unwrap();
+        assert!(target.names.as_ref().unwrap().1.0.lock().unwrap().remove());
+        assert_eq!(names(folder.path()).len(), 2);
+        // Nothing gets its name any more.
+        target.finish().unwrap();
+        assert_eq!(names(folder.path()).len(), 2);
         assert_eq!(Target::open(folder.path()).err().unwrap().kind(), io::ErrorKind::IsADirectory);
         Target::open(Path::new("/dev/null")).unwrap().finish().unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
