@@ -119,7 +119,7 @@ fn who_was_stopped_for_long_is_helped_afterwards() {
     let said = folder.join("said");
     helped.stdout(fs::File::create(&out).expect("a file")).stderr(fs::File::create(&said).expect("a file"));
     let mut running = helped.spawn().expect("it runs");
-    wait_for(&ready);
+    wait_for(&ready, &mut running);
     let program: i32 = fs::read_to_string(&ready).expect("its number").trim().parse().expect("a number");
     let held = hold(&running);
     fs::write(&go, "").expect("a file");

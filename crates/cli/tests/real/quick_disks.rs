@@ -13,7 +13,7 @@ use std::{
 use crate::{
     image::{Folder, Fs, Image},
     run::{finish, onesweep, output, root_test, text},
-    run_program::{are_all_but_first, figures, fill, wait_for},
+    run_program::{are_all_but_first, figures, fill, wait_while},
     view::{View, place, until},
     view_given::{in_two_orders, listed},
 };
@@ -132,7 +132,7 @@ fn files_come_side_by_side_where_nothing_turns() {
         let mut helped = onesweep(["run", "-v", "--tree"]);
         helped.arg(&root).args(["--", "sh", "-c", &script, "sh"]).args([&list, &ready, &go]);
         let running = thread::spawn(move || finish(&mut helped, 0));
-        wait_for(&ready);
+        wait_while(&ready, || !running.is_finished());
         let mut out = None;
         let together = reads_at_once(&image, || {
             fs::write(&go, "").expect("a file");

@@ -66,7 +66,7 @@ fn a_signal_that_is_sent_to_onesweep_alone_is_passed_on_as_it_is() {
             let mut given = Command::new("env");
             given.arg("--default-signal=HUP,TERM").args(words).args(["sh", "-c", script]).arg(&ready);
             let mut running = given.spawn().expect("it runs");
-            wait_for(&ready);
+            wait_for(&ready, &mut running);
             output(Command::new("kill").args(["-s", signal, &running.id().to_string()]));
             let status = running.wait().expect("it ends");
             assert_eq!(status.code(), Some(code), "{name}, {signal}: {status}");

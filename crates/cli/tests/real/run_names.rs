@@ -14,6 +14,7 @@ use crate::{
     image::Folder,
     run::{copy_program, finish, interruptible, onesweep, output, program, root_test, text},
     run_program::wait_for,
+    view::until,
 };
 
 /// Whoever has no more than this user's own rights.
@@ -58,9 +59,12 @@ fn what_outlasts_the_program_has_names_that_nobody_else_can_take() {
     let mut helped = onesweep(["run", "--tree"]);
     let during = finish(helped.arg(&tree).args(["--", "sh", "-c", script]).arg(&left), 0).stdout;
     let left = fs::read_to_string(&left).expect("its number");
+    let mut kept = Vec::new();
     // It has none in the moment in which it becomes another program.
-    let environment = || fs::read(format!("/proc/{}/environ", left.trim())).expect("what it was given");
-    let kept = std::iter::repeat_with(environment).find(|told| !told.is_empty()).expect("its environment");
+    until("it has no environment", || {
+        kept = fs::read(format!("/proc/{}/environ", left.trim())).expect("what it was given");
+        !kept.is_empty()
+    });
     output(Command::new("kill").arg(left.trim()));
     let names_kept = names(&kept);
     assert_eq!(names_kept, names(&during));
@@ -82,7 +86,7 @@ fn what_a_killed_helper_leaves_goes_with_the_next_run() {
     let mut helped = onesweep(["run", "--tree"]);
     helped.arg(&tree).args(["--", "sh", "-c", script]).args([&tree, &ready, &go, &done]);
     let mut running = helped.spawn().expect("it runs");
-    wait_for(&ready);
+    wait_for(&ready, &mut running);
     let names = names(&fs::read(&ready).expect("its environment"));
     running.kill().expect("it is killed");
     running.wait().expect("it ends");
@@ -95,7 +99,7 @@ fn what_a_killed_helper_leaves_goes_with_the_next_run() {
         assert!(!name.exists(), "{}", name.display());
     }
     fs::write(&go, "").expect("a file");
-    wait_for(&done);
+    until("the program doesn't go on", || done.exists());
     assert_eq!(fs::read(&done).expect("what was read"), b"a");
 }
 
@@ -110,7 +114,7 @@ fn a_signal_leaves_nothing() {
         let mut helped = interruptible(["run", "--tree"]);
         helped.arg(&tree).args(["--", "sh", "-c", script]).arg(&ready).process_group(0);
         let mut running = helped.spawn().expect("it runs");
-        wait_for(&ready);
+        wait_for(&ready, &mut running);
         // As a terminal does, to all of the group.
         output(Command::new("kill").args(["-s", signal, "--", &format!("-{}", running.id())]));
         let status = running.wait().expect("it ends");

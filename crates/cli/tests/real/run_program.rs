@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     thread,
     time::Duration,
 };
@@ -14,6 +14,7 @@ use crate::{
     image::{Folder, Fs, Image},
     run::{finish, onesweep, output, root_test, text},
     tree::{self, Rng},
+    view::until,
 };
 
 const DIRECTORIES: usize = 12;
@@ -334,8 +335,8 @@ fn the_end_of_the_program_is_the_end() {
     let script = "trap 'echo ended; exit 5' TERM; touch \"$0\"; while :; do sleep 0.05; done";
     let mut helped = onesweep(["run", "--tree"]);
     helped.arg(&tree).args(["--", "sh", "-c", script]).arg(&ready).stdout(Stdio::piped());
-    let running = helped.spawn().expect("it runs");
-    wait_for(&ready);
+    let mut running = helped.spawn().expect("it runs");
+    wait_for(&ready, &mut running);
     output(Command::new("kill").arg(running.id().to_string()));
     let out = running.wait_with_output().expect("it ends");
     assert_eq!((out.status.code(), text(&out.stdout).as_str()), (Some(5), "ended\n"));
@@ -354,11 +355,11 @@ fn programs_go_on_when_the_helper_is_killed() {
     let mut helped = onesweep(["run", "--limit", "1M", "--tree"]);
     helped.arg(&root).args(["--", "sh", "-c", script, "sh"]).args([&root, &ready, &go, &read, &done]);
     let mut running = helped.spawn().expect("it runs");
-    wait_for(&ready);
+    wait_for(&ready, &mut running);
     running.kill().expect("it is killed");
     running.wait().expect("it ends");
     fs::write(&go, "").expect("a file");
-    wait_for(&done);
+    until("the program doesn't go on", || done.exists());
     assert!(fs::read(&read).expect("what was read") == alone);
 }
 
@@ -380,8 +381,20 @@ fn programs_may_change_what_they_read() {
     }
 }
 
-pub(crate) fn wait_for(path: &Path) {
-    while !path.exists() {
+/// Waits for a file that comes from a process or what it has started, as long as that runs.
+pub(crate) fn wait_for(path: &Path, running: &mut Child) {
+    wait_while(path, || running.try_wait().expect("its state").is_none());
+}
+
+/// The same, of whatever goes on.
+pub(crate) fn wait_while(path: &Path, mut goes_on: impl FnMut() -> bool) {
+    loop {
+        // Asked first: it may have ended just behind that.
+        let may_come = goes_on();
+        if path.exists() {
+            return;
+        }
+        assert!(may_come, "{}: nobody is left who would make it", path.display());
         thread::sleep(Duration::from_millis(10));
     }
 }
