@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     // A file that would be larger than may be (`ulimit -f`) is an error, not the end. Programs that are started don't inherit
     // this, as they would if the signal were ignored. Where it isn't possible, all else is.
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    let _ = onesweep_sys::signals::hear_of_ends();
     let cli = match args::parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return answer(&error),

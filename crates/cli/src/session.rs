@@ -19,7 +19,7 @@ use onesweep::{
 };
 use onesweep_deliver::temporary;
 use onesweep_layout::image::{ImageName, ImageOptions};
-use onesweep_sys::{files::EntryType, stall};
+use onesweep_sys::{files::EntryType, signals::was_ignored, stall};
 use serde::Serialize;
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
@@ -470,14 +470,7 @@ pub(crate) fn heeded_signals() -> impl Iterator<Item = i32> {
 
 /// Those of some signals that this process wasn't started with ignored.
 pub(crate) fn heeded_of(signals: impl IntoIterator<Item = i32>) -> impl Iterator<Item = i32> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    signals.into_iter().filter(move |&signal| !is_ignored(&status, signal))
-}
-
-/// Whether a signal is ignored, by what `/proc/PID/status` says.
-fn is_ignored(status: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    signals.into_iter().filter(|&signal| !was_ignored(signal))
 }
 
 fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
@@ -512,13 +505,6 @@ fn with_settings(mut read: BulkRead, settings: Settings) -> BulkRead {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn ignored_signals_are_known() {
-        let status = "Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
-        assert!(is_ignored(status, SIGHUP) && !is_ignored(status, SIGINT));
-        assert!(!is_ignored("", SIGHUP));
-    }
 
     #[test]
     fn named_paths_without_content_are_told() {

@@ -56,6 +56,7 @@
 //! | [`fuse_guard`] | a FUSE file system that ends with its process |
 //! | [`lists_apart`] | listing directories for which this process answers itself |
 //! | [`process`] | ending and waiting for the programs that this one has started |
+//! | [`signals`] | signals that were ignored when this process began |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names; facts about it |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
 //! | [`links`] | when network links and addresses come and go |
@@ -116,6 +117,7 @@ pub mod rights;
 pub mod setting;
 pub mod shared_words;
 pub mod sharing;
+pub mod signals;
 pub mod stall;
 pub mod subvolume;
 pub mod swap_extents;

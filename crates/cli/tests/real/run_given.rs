@@ -32,26 +32,32 @@ fn ways(folder: &Folder) -> [(&'static str, Vec<PathBuf>); 3] {
     [("alone", Vec::new()), ("run", run.to_vec()), ("view", view.to_vec())]
 }
 
-/// As under nohup, in the background of a script, and with a limit that somebody has set.
+/// As under nohup, in the background of a script, as a service of systemd, and with a limit that somebody has set. Where the ends of
+/// children are ignored, how the program ended is known all the same.
 #[test]
 fn signals_that_are_ignored_and_limits_are_as_without_help() {
     root_test!();
     let folder = Folder::new();
-    let told = ways(&folder).map(|(name, words)| {
-        let mut given = Command::new("sh");
-        given.args(["-c", "trap '' HUP INT QUIT; ulimit -Sn 321; exec \"$@\"", "sh"]).args(words);
-        let script = "kill -HUP $$; kill -INT $$; kill -QUIT $$; grep SigIgn /proc/self/status; ulimit -Sn; ulimit -Hn";
-        (name, text(&finish(given.args(["sh", "-c", script]), 0).stdout))
-    });
-    // But for the two signals that C libraries keep to themselves.
-    let told = told.map(|(name, said)| {
-        let (mask, limits) = said.trim_start_matches("SigIgn:").trim().split_once('\n').expect("lines");
-        let mask = u64::from_str_radix(mask, 16).expect("a mask") & !(0b11 << 31);
-        (name, mask, limits.to_owned())
-    });
-    assert!(told[0].1 & 0b111 == 0b111 && told[0].2.starts_with("321\n"), "{told:?}");
-    for (name, mask, limits) in &told[1..] {
-        assert_eq!((mask, limits), (&told[0].1, &told[0].2), "{name}");
+    let ways = ways(&folder);
+    let signals = "HUP,INT,QUIT,PIPE,CHLD,XFSZ";
+    let bits = [1, 2, 3, 13, 17, 25].map(|signal| 1_u64 << (signal - 1)).iter().sum::<u64>();
+    for (treated, expected) in [("ignore", bits), ("default", 0)] {
+        let told = ways.each_ref().map(|(name, words)| {
+            let mut given = Command::new("sh");
+            given.args(["-c", "ulimit -Sn 321; exec \"$@\"", "sh", "env", &format!("--{treated}-signal={signals}")]);
+            given.args(words).args(["grep", "-h", "-e", "^SigIgn:", "-e", "^Max open files"]);
+            (*name, text(&finish(given.args(["/proc/self/status", "/proc/self/limits"]), 0).stdout))
+        });
+        // But for the two signals that C libraries keep to themselves.
+        let told = told.map(|(name, said)| {
+            let (mask, limits) = said.trim_start_matches("SigIgn:").trim().split_once('\n').expect("lines");
+            let mask = u64::from_str_radix(mask, 16).expect("a mask") & !(0b11 << 31);
+            (name, mask, limits.to_owned())
+        });
+        assert!(told[0].1 & bits == expected && told[0].2.contains(" 321 "), "{told:?}");
+        for (name, mask, limits) in &told[1..] {
+            assert_eq!((mask, limits), (&told[0].1, &told[0].2), "{name}, {treated}");
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::{
 };
 
 use clap::ValueEnum;
-use onesweep_sys::{limits, process};
+use onesweep_sys::{limits, process, signals};
 use onesweep_view::{
     ahead::{Ahead, AheadError, Figures},
     order::Order,
@@ -50,21 +50,21 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
         eprintln!("onesweep: {remark}");
     }
     let mut command = Command::new(&args.command[0]);
-    limits::give_back_open_files(command.args(&args.command[1..]));
+    as_started(command.args(&args.command[1..]));
     if let Some(help) = &help {
         help.hand_over(&mut command, args.sort);
     }
     // Before the program is there: no signal may find nobody who passes it on.
     let signals = Signals::new(heeded_of([SIGINT, SIGQUIT, SIGTERM, SIGHUP]));
     let signals = signals.map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
-    let ended = command.spawn().and_then(|program| wait(program, signals));
+    let ended = command.spawn().map(|program| wait(program, signals));
     let figures = help.map(Help::end);
     let end = match ended {
         Ok(status) => {
             if let Some(figures) = figures.filter(|_| args.verbose) {
                 tell(&Figures { remark: figures.remark.clone().or_else(|| why_none(&figures)), ..figures });
             }
-            End::Program(status)
+            End::Program(status.map_err(cannot_wait)?)
         }
         Err(error) => {
             let program = PathBuf::from(&args.command[0]);
@@ -73,6 +73,16 @@ pub(crate) fn run(args: RunArgs) -> Result<u8, Failure> {
         }
     };
     Ok(end.code())
+}
+
+/// Has a program begin with what this process was started with, where that has changed it for itself.
+pub(crate) fn as_started(command: &mut Command) -> &mut Command {
+    signals::give_back_ignored(limits::give_back_open_files(command))
+}
+
+/// How the program has ended nobody knows then.
+pub(crate) fn cannot_wait(error: io::Error) -> Failure {
+    Failure::told(format!("cannot wait for the program: {}", message::why(&error)))
 }
 
 /// The helper, and how the program hears of it.

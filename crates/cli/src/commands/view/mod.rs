@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-use onesweep_sys::{limits, process, user};
+use onesweep_sys::{process, user};
 use onesweep_view::{
     ahead::{Figures, is_on_quick_disks},
     bind::{BindSettings, Bound},
@@ -28,7 +28,7 @@ use signal_hook::{
 };
 
 use self::record::Record;
-use super::run::{End, tell};
+use super::run::{End, as_started, cannot_wait, tell};
 use crate::{
     args::{ViewArgs, ViewOrder},
     message,
@@ -55,7 +55,7 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
             shown::wait_for_end(|| shown.is_over(), &told);
             Ok(End::Code(0))
         }
-        Some((program, words)) => match limits::give_back_open_files(Command::new(program).args(words)).spawn() {
+        Some((program, words)) => match as_started(Command::new(program).args(words)).spawn() {
             Ok(program) => wait_for_program(program, &told),
             Err(error) => {
                 eprintln!("onesweep: {}", message::of_other(&PathBuf::from(program), "run it", &error));
@@ -67,8 +67,7 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
     if args.verbose {
         tell(&figures);
     }
-    let end = end.map_err(|error: io::Error| Failure::told(format!("cannot wait for the program: {error}")))?;
-    Ok(end.code())
+    Ok(end.map_err(cannot_wait)?.code())
 }
 
 /// A tree that is shown, and by whom.
