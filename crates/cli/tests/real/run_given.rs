@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader},
     os::unix::{
         fs::{PermissionsExt, chown},
         process::{CommandExt, ExitStatusExt},
@@ -13,7 +14,7 @@ use std::{
 
 use crate::{
     image::Folder,
-    run::{copy_program, finish, onesweep, output, program, root_test, short, text},
+    run::{copy_program, finish, interruptible, onesweep, output, program, root_test, short, text},
     run_program::wait_for,
 };
 
@@ -92,6 +93,54 @@ fn an_interrupt_that_ends_the_program_ends_onesweep() {
         let shown = folder.join("shown");
         assert!(fs::read_dir(shown).expect("a folder").next().is_none(), "{name}: it is still shown");
     }
+}
+
+/// A JVM tells at Ctrl-\ what its threads do, and goes on. So does `onesweep`, which gets it from the terminal, too.
+#[test]
+fn what_a_terminal_sends_is_for_the_program_to_heed() {
+    root_test!();
+    let folder = Folder::new();
+    for (name, words) in &ways(&folder)[1..] {
+        for signal in ["INT", "QUIT"] {
+            let [ready, heard, go] =
+                ["ready", "heard", "go"].map(|what| folder.join(&format!("{name}-{signal}-{what}")));
+            let script = "ulimit -c 0; trap ': > \"$1\"' INT QUIT; : > \"$0\"; \
+                while test -e \"$0\" && ! test -e \"$2\"; do sleep 0.05; done; exit 3";
+            let mut given = Command::new("env");
+            given.arg("--default-signal=INT,QUIT").args(words).args(["sh", "-c", script]).args([&ready, &heard, &go]);
+            let mut running = given.process_group(0).spawn().expect("it runs");
+            wait_for(&ready, &mut running);
+            output(Command::new("kill").args(["-s", signal, "--", &format!("-{}", running.id())]));
+            wait_for(&heard, &mut running);
+            fs::write(&go, "").expect("a file");
+            let status = running.wait().expect("it ends");
+            assert_eq!(status.code(), Some(3), "{name}, {signal}: {status}");
+        }
+    }
+}
+
+/// Ctrl-C comes to `onesweep` as well as to the program that it ends. It isn't the second one, by which nobody is waited for any longer.
+#[test]
+fn who_outlasts_an_interrupted_program_reads_on_through_its_view() {
+    root_test!();
+    let folder = Folder::new();
+    ways(&folder);
+    let [ready, go, read] = ["ready", "go", "read"].map(|name| folder.join(name));
+    // What a script has in the background ignores Ctrl-C.
+    let script = "cd \"$0\" || exit; (: > \"$1\"; while test -e \"$1\" && ! test -e \"$2\"; do sleep 0.05; done; cat a > \"$3\") & wait";
+    let mut given = interruptible(["view", "--fuse"]);
+    given.args([folder.join("tree"), folder.join("shown")]).args(["--", "sh", "-c", script]);
+    given.args([&folder.join("shown"), &ready, &go, &read]).process_group(0).stderr(Stdio::piped());
+    let mut running = given.spawn().expect("it runs");
+    wait_for(&ready, &mut running);
+    output(Command::new("kill").args(["-s", "INT", "--", &format!("-{}", running.id())]));
+    let (mut told, mut said) = (BufReader::new(running.stderr.take().expect("a pipe")), String::new());
+    told.read_line(&mut said).expect("what it says");
+    assert!(said.contains("still in use"), "{said}");
+    fs::write(&go, "").expect("a file");
+    let status = running.wait().expect("it ends");
+    assert_eq!(status.signal(), Some(2), "{status}");
+    assert_eq!(fs::read(&read).expect("what was read"), b"a");
 }
 
 /// Of what can't be listed tar tells; it archives the rest, as it does alone.

@@ -23,7 +23,7 @@ use onesweep_view::{
     order::Order,
 };
 use signal_hook::{
-    consts::{SIGHUP, SIGTERM},
+    consts::{SIGHUP, SIGQUIT, SIGTERM},
     iterator::Signals,
 };
 
@@ -33,13 +33,15 @@ use crate::{
     args::{ViewArgs, ViewOrder},
     message,
     report::Failure,
-    session::heeded_signals,
+    session::{heeded_of, heeded_signals},
 };
 
 pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
     let dir = place::prepared(&args.source, &args.dir, SHOWN)?;
+    // A program may have something to do at Ctrl-\ other than to end.
+    let quit = (!args.command.is_empty()).then_some(SIGQUIT);
     // Before it is shown: no signal may leave it there.
-    let signals = Signals::new(heeded_signals());
+    let signals = Signals::new(heeded_signals().chain(heeded_of(quit)));
     let signals = signals.map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     let told = shown::listen(signals)?;
     let shown = show(&args, &dir)?;

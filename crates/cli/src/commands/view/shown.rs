@@ -62,7 +62,13 @@ pub(in crate::commands) fn take_away(
     told: &mpsc::Receiver<i32>,
 ) -> Result<Figures, Failure> {
     if !view.is_over() && view.unmount().is_err() && !view.is_over() {
-        place::detach(dir).map_err(|error| Failure::io(typed, "unmount it", &error))?;
+        // The Ctrl-C that has ended a program came to this process, too, and is no second signal. It is told in a moment.
+        thread::sleep(LOOK);
+        told.try_iter().for_each(drop);
+        let detached = place::detach(dir);
+        if !view.is_over() {
+            detached.map_err(|error| Failure::io(typed, "unmount it", &error))?;
+        }
         let name = message::path_text(typed);
         if !view.is_over() {
             eprintln!("onesweep: {name} is unmounted, and still in use; waiting for that (Ctrl-C: no longer)");
