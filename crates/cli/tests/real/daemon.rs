@@ -38,7 +38,7 @@ use onesweep_summary::{
 
 use crate::{
     image::{Fs, Image},
-    run::{finish, long, onesweep, output, root_test, run, text},
+    run::{ended, finish, long, onesweep, output, root_test, run, text, wait_until},
     serving::Serving,
 };
 
@@ -134,10 +134,7 @@ impl Daemon {
 
     /// Waits until something is told that wasn't before.
     fn wait_for(&mut self, text: &str) {
-        while !self.told().contains(text) {
-            assert!(self.running.try_wait().expect("its state").is_none(), "it ended: {}", self.told());
-            thread::sleep(Duration::from_millis(5));
-        }
+        self.wait_behind(0, text);
     }
 
     /// Has it read new settings; what it tells of that, up to `text`.
@@ -145,11 +142,18 @@ impl Daemon {
         let before = self.told().len();
         fs::write(&self.config, settings).expect("settings");
         self.signal("HUP");
-        while !self.told()[before..].contains(text) {
-            assert!(self.running.try_wait().expect("its state").is_none(), "it ended: {}", self.told());
-            thread::sleep(Duration::from_millis(5));
-        }
+        self.wait_behind(before, text);
         self.told()[before..].to_owned()
+    }
+
+    /// Waits until something is told behind so many bytes.
+    fn wait_behind(&mut self, before: usize, text: &str) {
+        wait_until(text, || {
+            let has_ended = self.running.try_wait().expect("its state").is_some();
+            let told = self.told();
+            assert!(!has_ended, "it ended: {told}");
+            told[before..].contains(text)
+        });
     }
 
     fn signal(&self, name: &str) {
@@ -190,7 +194,7 @@ impl Daemon {
 
     fn end(mut self) -> String {
         self.signal("TERM");
-        assert!(self.running.wait().expect("it ends").success(), "{}", self.told());
+        assert!(ended(&mut self.running).success(), "{}", self.told());
         assert!(!self.socket.exists());
         self.told()
     }

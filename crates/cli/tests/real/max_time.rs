@@ -7,14 +7,13 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
-    time::Duration,
 };
 
 use serde_json::Value;
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{finish, onesweep, program, root_test, run, text},
+    run::{finish, onesweep, program, root_test, run, text, wait_until},
     serving::Serving,
     tracked::du,
     web_server::Web,
@@ -123,13 +122,12 @@ fn what_is_late_becomes_right_by_itself() {
                 fs::write(at(&format!("d/{round}-{number}")), [1; 5000]).expect("a file");
             }
             crate::tree::sync(&image.root());
-            let told: i64 = loop {
-                if let Some(told) = ask("0s", None) {
-                    break told;
-                }
-                thread::sleep(Duration::from_millis(5));
-            };
-            assert_eq!(told, du(&at("d"))[0], "{} {round}", fs.name());
+            let mut told: Option<i64> = None;
+            wait_until("what is right", || {
+                told = ask("0s", None);
+                told.is_some()
+            });
+            assert_eq!(told.expect("a figure"), du(&at("d"))[0], "{} {round}", fs.name());
             assert_eq!(ask("1h", Some(0)), Some(du(&at("d"))[0]));
         }
         serving.end();
@@ -153,11 +151,14 @@ fn the_settings_bound_what_is_asked_by_http() {
         fs::write(image.root().join(format!("d/{round}")), "bytes").expect("a file");
         // No more than the settings allow, whatever is asked for.
         let mut answer = ask("&max_ms=100000");
-        while !answer["late"].is_null() {
-            assert_eq!(answer["exact"], false, "{answer}");
-            thread::sleep(Duration::from_millis(5));
-            answer = ask("");
-        }
+        wait_until("what is right", || {
+            let is_late = !answer["late"].is_null();
+            if is_late {
+                assert_eq!(answer["exact"], false, "{answer}");
+                answer = ask("");
+            }
+            !is_late
+        });
         assert_eq!((&answer["exact"], &answer["total"]["files"]), (&true.into(), &round.into()), "{answer}");
     }
     let (status, body) = web.get(&web.root, &format!("/api/directory?path={}&max_ms=x", image.root().display()));
@@ -293,13 +294,9 @@ fn who_is_stopped_while_it_waits_gets_the_answer() {
         told.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(state))
     };
     for (signal, before, after) in [("-STOP", "S", "T"), ("-CONT", "T", "S")] {
-        while !is(before) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(before, || is(before));
         run(Command::new("kill").args([signal, &du.id().to_string()]));
-        while !is(after) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_until(after, || is(after));
     }
     connection.write_all(b"{\"refused\": \"late\"}\n").expect("an answer");
     let found = du.wait_with_output().expect("it ends");

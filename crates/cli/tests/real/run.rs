@@ -5,8 +5,10 @@ use std::{
     io::Write,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Output},
+    process::{Child, Command, ExitStatus, Output},
     sync::{Once, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// The program under test: the one that cargo has just built, or an installed one named by `ONESWEEP_TEST_BIN`.
@@ -45,6 +47,25 @@ pub(crate) fn finish(command: &mut Command, code: i32) -> Output {
     let out = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert_eq!(out.status.code(), Some(code), "{command:?}: {}\n{}", out.status, short(&out.stderr));
     out
+}
+
+/// Waits for what is sure to come. What doesn't come after all fails then, and keeps no other test.
+pub(crate) fn wait_until(what: &str, mut has_come: impl FnMut() -> bool) {
+    let given_up_at = Instant::now() + Duration::from_secs(600);
+    while !has_come() {
+        assert!(Instant::now() < given_up_at, "it never came: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits for the end of a program that is sure to come.
+pub(crate) fn ended(running: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("the end of a program", || {
+        status = running.try_wait().expect("its state");
+        status.is_some()
+    });
+    status.expect("it has ended")
 }
 
 /// A copy to be run. This process must never have it open for writing: what another test starts just then would, too, until it is

@@ -8,13 +8,14 @@ use std::{
     os::unix::fs::{PermissionsExt, chown},
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
+    time::Duration,
 };
 
 use serde_json::Value;
 
 use crate::{
     image::Image,
-    run::{onesweep, output, run, text},
+    run::{ended, onesweep, output, run, text},
 };
 
 pub(crate) const NOBODY: u32 = 65_534;
@@ -63,6 +64,8 @@ impl Web {
     /// All that comes back for a request, head and body.
     pub(crate) fn exchange(&self, request: &str) -> String {
         let mut connection = TcpStream::connect(self.address).expect("it connects");
+        // What never answers is no answer.
+        connection.set_read_timeout(Some(Duration::from_secs(600))).expect("a time");
         connection.write_all(request.as_bytes()).expect("it is sent");
         let mut said = Vec::new();
         // Of what was refused unread the kernel may say so.
@@ -97,7 +100,7 @@ impl Web {
     /// Ends it in good order, so that what it knows is kept.
     pub(crate) fn end(mut self) {
         run(Command::new("kill").args(["-TERM", &self.running.id().to_string()]));
-        assert!(self.running.wait().expect("it ends").success());
+        assert!(ended(&mut self.running).success());
     }
 }
 
