@@ -50,7 +50,7 @@ fn single_files_are_told_as_gnu_du_tells_them() {
     let patterns = folder.path().join("patterns");
     fs::write(&patterns, "*.o\ne f\n").expect("a file");
     let from = format!("--exclude-from={}", patterns.display());
-    let cases: [&[&str]; 16] = [
+    let cases: [&[&str]; 18] = [
         &["-l", "-b"],
         &["-lS", "--inodes"],
         &["--exclude=*.o", "-b"],
@@ -62,6 +62,8 @@ fn single_files_are_told_as_gnu_du_tells_them() {
         &["--time", "-b"],
         &["--time=atime", "-b", "--time-style=full-iso"],
         &["--time=ctime", "-b", "--time-style=+%s"],
+        &["--time", "-S", "-l", "-b"],
+        &["--time", "-S", "-l", "-b", "-c"],
         &["-L", "-s", "-b"],
         &["-L", "-s", "--inodes"],
         &["-c", "-l"],
@@ -202,6 +204,26 @@ fn what_is_mounted_twice_counts_once_over_all_paths() {
             let ours = du(&mut onesweep(["du", "--socket", "/nowhere"]), options, paths);
             assert_eq!(ours, expected, "{options:?} {paths:?}");
         }
+    }
+}
+
+/// Whatever leads there.
+#[test]
+fn files_of_other_file_systems_are_left_out() {
+    root_test!();
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    tree(folder.path());
+    let _other = Bind::in_memory(&at("other"));
+    fs::write(at("other/file"), vec![1; 50_000]).expect("a file");
+    for (to, name) in [("../other/file", "a/elsewhere"), ("../other", "a/there")] {
+        symlink(to, at(name)).expect("a symbolic link");
+    }
+    let _covered = Bind::over_file(&at("other/file"), &at("a/covered"));
+    for options in ["-Lxsb", "-Lsb", "-xalb", "-alb", "-xsb", "-sb"] {
+        let du = |command: &mut Command| sorted(&output(command.args([options, "a"]).current_dir(folder.path())));
+        let ours = du(&mut onesweep(["du", "--socket", "/nowhere"]));
+        assert_eq!(ours, du(&mut Command::new("du")), "{options}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     os::unix::fs::symlink,
     path::Path,
     process::{Command, Output},
+    time::{Duration, UNIX_EPOCH},
 };
 
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 };
 
 /// Units, what is counted, and what is shown.
-const OPTIONS: [&str; 17] = [
+const OPTIONS: [&str; 20] = [
     "-b",
     "-h",
     "-k",
@@ -33,15 +34,19 @@ const OPTIONS: [&str; 17] = [
     "-l",
     "-t1K",
     "-0",
+    "-a",
+    "-x",
+    "--time",
 ];
 
-/// How links are taken.
-const LINKS: [&str; 5] = ["-L", "-D", "-H", "-P", "-b"];
+/// How links are taken, and what is counted and shown of what they lead to.
+const LINKS: [&str; 12] = ["-L", "-D", "-H", "-P", "-b", "-a", "-S", "-s", "-x", "-c", "--inodes", "--time"];
 
 /// Sizes that no two units tell alike, holes, and a file with two names in one directory: of two that lie apart each counts where it finds
-/// it first.
+/// it first, and of two in one directory each has its line. So there is a tree without such names, too. The newest is what lies deepest.
 fn tree(root: &Path) {
-    for (number, name) in ["a", "a/b", "a/b/c", "d", "outside"].into_iter().enumerate() {
+    let directories = ["a", "a/b", "a/b/c", "e", "e/b", "e/b/c", "outside"];
+    for (number, name) in directories.into_iter().enumerate() {
         fs::create_dir(root.join(name)).expect("a folder");
         for file in 0..3 {
             let content = Rng::new((number * 10 + file) as u64).bytes(number * 7000 + file * 130);
@@ -49,9 +54,21 @@ fn tree(root: &Path) {
         }
     }
     fs::hard_link(root.join("a/f2"), root.join("a/second")).expect("a name");
-    fs::File::create(root.join("a/sparse")).and_then(|file| file.set_len(3_700_000)).expect("a file");
-    symlink("../outside", root.join("a/to outside")).expect("a link");
-    symlink("a", root.join("to a")).expect("a link");
+    for name in ["a", "e"] {
+        fs::File::create(root.join(name).join("sparse")).and_then(|file| file.set_len(3_700_000)).expect("a file");
+        symlink("../outside", root.join(name).join("to outside")).expect("a link");
+        symlink(name, root.join(format!("to {name}"))).expect("a link");
+    }
+    // Minutes are shown.
+    let set = |path: &Path, minutes: u64| {
+        let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000 + minutes * 60);
+        fs::File::open(path).and_then(|file| file.set_modified(time)).expect("a time");
+    };
+    for (number, name) in (1..).zip(directories) {
+        (0..3).for_each(|file| set(&root.join(name).join(format!("f{file}")), number * 100 + file));
+    }
+    ["a/sparse", "e/sparse"].iter().for_each(|name| set(&root.join(name), 9));
+    directories.iter().rev().for_each(|name| set(&root.join(name), 10));
     crate::tree::sync(root);
 }
 
@@ -76,8 +93,9 @@ fn two_options_do_what_both_say() {
     tree(&image.root());
     let serving = Serving::start(&image);
     let mut tried = 0;
-    for (options, path) in [(&OPTIONS[..], "a"), (&LINKS[..], "to a")] {
+    for (options, paths) in [(&OPTIONS[..], ["a", "e"]), (&LINKS[..], ["to a", "to e"])] {
         for pair in pairs(options) {
+            let path = paths[usize::from(pair.contains(&"-a"))];
             let du = |mut command: Command| {
                 command.args(pair).arg(path).current_dir(image.root()).output().expect("it runs")
             };

@@ -27,6 +27,20 @@ impl Bind {
         run(Command::new("mount").arg("--bind").arg(from).arg(to));
         Self(to.to_path_buf())
     }
+
+    /// A file on another one, which is made.
+    pub(crate) fn over_file(from: &Path, to: &Path) -> Self {
+        fs::write(to, "").expect("a file to be mounted on");
+        run(Command::new("mount").arg("--bind").arg(from).arg(to));
+        Self(to.to_path_buf())
+    }
+
+    /// A file system of its own, in memory.
+    pub(crate) fn in_memory(to: &Path) -> Self {
+        fs::create_dir_all(to).expect("a mount point");
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m", "none"]).arg(to));
+        Self(to.to_path_buf())
+    }
 }
 
 impl Drop for Bind {

@@ -114,7 +114,8 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
         if threshold.as_ref().is_some_and(|threshold| !threshold.lets(figure)) {
             return Ok(());
         }
-        let time = line.time.map(|time| style.write(time));
+        let time = if args.separate_dirs { line.own_time } else { line.time };
+        let time = time.map(|time| style.write(time));
         write_line(&mut out, &args, &unit, figure, time.as_deref(), &line.path)
             .map_err(|error| Failure::output(&error, code))
     };
@@ -150,7 +151,12 @@ pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
 }
 
 fn told(Measured { lines, .. }: Measured) -> Vec<single::Line> {
-    let line = |line: Line| single::Line { path: line.path, total: line.row.total, own: line.row.own, time: None };
+    let line = |line: Line| single::Line {
+        path: line.path,
+        total: line.row.total,
+        own: line.row.own,
+        ..single::Line::default()
+    };
     lines.into_iter().map(line).collect()
 }
 

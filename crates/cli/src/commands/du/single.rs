@@ -32,6 +32,8 @@ pub(super) struct Line {
     pub(super) own: Figures,
     /// The latest time of what is in it.
     pub(super) time: Option<files::Time>,
+    /// The same, without the directories in it.
+    pub(super) own_time: Option<files::Time>,
 }
 
 /// How is walked.
@@ -86,7 +88,8 @@ struct Told {
     path: Vec<u8>,
     own: Figures,
     below: Figures,
-    time: Option<files::Time>,
+    own_time: Option<files::Time>,
+    time_below: Option<files::Time>,
 }
 
 impl<'a> Walker<'a> {
@@ -109,8 +112,7 @@ impl<'a> Walker<'a> {
         let follow = self.rules.follow || self.rules.follow_named;
         let stat = files::statx_at(files::CURRENT_DIR, path, !follow)?;
         if stat.file_type() != EntryType::Dir {
-            let figures = Figures::of_inode(&stat);
-            let line = Line { path: shown, total: figures, own: figures, time: self.time(&stat) };
+            let line = self.line_of_file(shown, &stat);
             return Ok(Some(Vec::from_iter(self.counts(&stat).then_some(line))));
         }
         Ok(self.read(shown, stat, complain).map(|directories| self.tell(&directories)))
@@ -139,10 +141,11 @@ impl<'a> Walker<'a> {
                 }
             };
             for mut entry in entries {
+                // Of a file, too: a link may lead to one elsewhere, and one may be mounted on another.
+                if self.rules.one_file_system && entry.stat.dev != dev {
+                    continue;
+                }
                 if entry.stat.file_type() == EntryType::Dir {
-                    if self.rules.one_file_system && entry.stat.dev != dev {
-                        continue;
-                    }
                     // Of those that have no number of their own each is another one.
                     let number = if entry.is_stub { u64::MAX - directories.len() as u64 } else { entry.stat.ino };
                     let identity = (entry.stat.dev, number);
@@ -205,6 +208,11 @@ impl<'a> Walker<'a> {
         self.rules.time.map(|time| time.of(stat))
     }
 
+    fn line_of_file(&self, path: Vec<u8>, stat: &Stat) -> Line {
+        let (figures, time) = (Figures::of_inode(stat), self.time(stat));
+        Line { path, total: figures, own: figures, time, own_time: time }
+    }
+
     fn tell(&mut self, directories: &[Directory]) -> Vec<Line> {
         let mut lines = Vec::new();
         let mut told: Vec<Told> = Vec::new();
@@ -215,8 +223,8 @@ impl<'a> Walker<'a> {
             if std::mem::replace(&mut is_told[directory], true) || !walker.counts(stat) {
                 return None;
             }
-            let time = walker.time(stat);
-            Some(Told { directory, next: 0, path, own: Figures::of_inode(stat), below: Figures::default(), time })
+            let (own, own_time) = (Figures::of_inode(stat), walker.time(stat));
+            Some(Told { directory, next: 0, path, own, below: Figures::default(), own_time, time_below: None })
         };
         told.extend(enter(self, 0, directories[0].path.clone(), &mut is_told));
         while let Some(at) = told.last_mut() {
@@ -224,12 +232,13 @@ impl<'a> Walker<'a> {
                 let Some(done) = told.pop() else { break };
                 let mut total = done.own;
                 total += &done.below;
+                let time = done.own_time.max(done.time_below);
                 if let Some(above) = told.last_mut() {
                     above.below += &total;
-                    above.time = above.time.max(done.time);
+                    above.time_below = above.time_below.max(time);
                 }
                 if told.len() as u32 <= self.rules.depth {
-                    lines.push(Line { path: done.path, total, own: done.own, time: done.time });
+                    lines.push(Line { path: done.path, total, own: done.own, time, own_time: done.own_time });
                 }
                 continue;
             };
@@ -238,11 +247,11 @@ impl<'a> Walker<'a> {
             if let Some(directory) = entry.directory {
                 told.extend(enter(self, directory, path, &mut is_told));
             } else if self.counts(&entry.stat) {
-                let (figures, time) = (Figures::of_inode(&entry.stat), self.time(&entry.stat));
-                at.own += &figures;
-                at.time = at.time.max(time);
+                let line = self.line_of_file(path, &entry.stat);
+                at.own += &line.own;
+                at.own_time = at.own_time.max(line.time);
                 if self.rules.all && told.len() as u32 <= self.rules.depth {
-                    lines.push(Line { path, total: figures, own: figures, time });
+                    lines.push(line);
                 }
             }
         }
