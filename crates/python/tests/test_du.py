@@ -177,13 +177,38 @@ def test_what_is_mounted_below_counts_as_in_a_walk(root: Path, server: StandIn, 
         monkeypatch.setenv("ONESWEEP_SOCKET", str(root / "nowhere"))
         walked = onesweep.du(top)
     one, two = figures(1000), figures(2000)
-    assert alone.total == onesweep.Totals(**one) and alone.own == told.own == onesweep.Totals(**two)
+    assert alone.total == onesweep.Totals(**one) and alone.own == onesweep.Totals(**two)
+    # The file on another one is a file of the directory's, as in a walk.
+    assert (told.own.bytes, told.own.files) == (two["bytes"] + BYTES, two["files"] + 1)
+    assert (walked.own.bytes, walked.own.files) == (BYTES, 1)
     # Two file systems, and a file on another one.
     assert (told.total.bytes, told.total.files) == (2 * one["bytes"] + 4 * BYTES, 2 * one["files"] + 4)
     assert (told.source, told.is_exact, told.is_partial) == ("server", True, False)
     assert (told.largest, told.harvested_at, told.unreadable) == (BYTES, 9, 20) and told.newest == walked.newest
     # There the server doesn't say what it says of the others.
     assert (walked.total.bytes, walked.total.files) == (5 * BYTES, 5)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")
+def test_what_may_count_twice_is_walked(root: Path, server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place of the file system itself, which the directory and that have names of one inode in."""
+    top, place = root / "answers", root / "leads"
+    (top / "leads").mkdir(parents=True)
+    place.mkdir()
+    (place / "file").write_bytes(b"1" * BYTES)
+    os.link(place / "file", top / "file")
+    monkeypatch.setitem(ANSWERS, "answers", [{"answer": HEAD | {"leads_out": True}}, ROW])
+    monkeypatch.setitem(ANSWERS, "leads", [{"answer": HEAD | {"leads_out": True}}, ROW])
+    with ExitStack() as stack:
+        subprocess.run(["mount", "--bind", place, top / "leads"], check=True)
+        stack.callback(subprocess.run, ["umount", top / "leads"], check=True)
+        told = onesweep.du(top, socket=server.path)
+        assert (told.source, told.total.bytes, told.total.files) == ("walk", BYTES, 1)
+        # Who takes what is stored has nothing read.
+        cached = onesweep.du(top, socket=server.path, freshness="cached")
+        assert (cached.source, cached.total.bytes) == ("server", 2 * figures(1000)["bytes"])
+        monkeypatch.setitem(ANSWERS, "leads", [{"answer": HEAD}, ROW])
+        assert onesweep.du(top, socket=server.path).source == "server"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting takes root")

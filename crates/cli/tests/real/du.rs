@@ -274,12 +274,26 @@ fn several_partial_paths_are_not_walked() {
 #[test]
 fn what_is_mounted_below_closed_directories_is_left_out() {
     root_test!();
-    let (image, other) = (Image::new(Fs::Ext4, 256 << 20), Folder::new());
+    let (image, folders) = (Image::new(Fs::Ext4, 256 << 20), [(); 4].map(|()| Folder::new()));
     let at = |name: &str| image.root().join(name);
-    fs::write(other.join("f"), vec![1; 90_000]).expect("a file");
-    fs::set_permissions(other.join(""), fs::Permissions::from_mode(0o755)).expect("a mode");
+    for (number, folder) in folders.iter().enumerate() {
+        fs::write(folder.join("f"), vec![1; 90_000 + number * 20_000]).expect("a file");
+        fs::set_permissions(folder.join(""), fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+    let [shown, closed, searched, shared] = folders.each_ref().map(|folder| folder.join(""));
     let modes = [("open", 0o755), ("closed", 0o700), ("searched", 0o711)];
-    let _mounts = modes.map(|(name, _)| Bind::new(&other.join(""), &at(name).join("in/mounted")));
+    let _mounts = [
+        Bind::new(&closed, &at("closed/in/mounted")),
+        Bind::new(&shown, &at("open/in/mounted")),
+        Bind::new(&searched, &at("searched/in/mounted")),
+        // The same once more where the user comes, behind it in the table of mounts.
+        Bind::new(&shared, &at("closed/shared")),
+        Bind::new(&shared, &at("open/shared")),
+    ];
+    // And what lies itself where the user doesn't come.
+    fs::create_dir_all(at("closed/home/public")).expect("directories");
+    fs::write(at("closed/home/public/f"), vec![1; 30_000]).expect("a file");
+    let _public = Bind::new(&at("closed/home/public"), &at("open/public"));
     for (name, mode) in modes {
         fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).expect("a mode");
     }
@@ -343,6 +357,83 @@ fn what_is_bound_within_counts_once() {
         let told = [&asked.stdout[..], &walked].map(|said| text(said).split('\t').next().map(str::to_owned));
         assert_eq!(told, [Some(expected.to_owned()), Some(expected.to_owned())], "{below:?}");
     }
+    // What stays on one file system comes to it, too, but to none of what lies behind another one.
+    let _other = Bind::in_memory(&at("d/other"));
+    let _deeper = Bind::new(&at("private/inside"), &at("d/other/deeper"));
+    let expected = sorted_lines(&output(Command::new("du").arg("-xb").arg(at("d"))));
+    let asked = finish(&mut serving.du(&["-xbv"], &at("d")), 0);
+    assert!(!text(&asked.stderr).contains("walked"), "{}", text(&asked.stderr));
+    assert_eq!(sorted_lines(&asked.stdout), expected);
+    serving.end();
+}
+
+/// Also where one of the places lies in another file system, and where that one isn't tracked.
+#[test]
+fn what_is_bound_within_a_mount_counts_once() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    tree_without_links(&image.root());
+    let at = |name: &str| image.root().join(name);
+    let _in = ["tracked", "untracked"].map(|name| Bind::in_memory(&at(name)));
+    for name in ["tracked/f", "untracked/f"] {
+        fs::write(at(name), vec![1; 12_345]).expect("a file");
+    }
+    let serving = Serving::start_with(&[&image], &[at("tracked").as_os_str()]);
+    let du = |exclude: &[&str]| text(&output(Command::new("du").args(exclude).arg("-sb").arg(image.root())));
+    let ours = |socket: &Path| finish(onesweep(["du", "-sbv", "--socket"]).arg(socket).arg(image.root()), 0);
+    let _nested = Bind::new(&at("a"), &at("tracked/nested"));
+    let (asked, walked) = (ours(&serving.socket), ours(Path::new("/nowhere")));
+    let expected = du(&["--exclude=nested"]);
+    assert_eq!([&asked, &walked].map(|told| text(&told.stdout)), [&expected, &expected].map(String::clone));
+    assert!(!text(&asked.stderr).contains("for the sake of"), "{}", text(&asked.stderr));
+    let _again = Bind::new(&at("d"), &at("untracked/again"));
+    let (asked, walked) = (ours(&serving.socket), ours(Path::new("/nowhere")));
+    let expected = du(&["--exclude=nested", "--exclude=again"]);
+    assert_eq!([asked, walked].map(|told| text(&told.stdout)), [&expected, &expected].map(String::clone));
+    serving.end();
+}
+
+/// Names of one inode in several places of a file system, which all are mounted below one directory; and files on files.
+#[test]
+fn links_between_what_is_mounted_count_once() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let at = |name: &str| image.root().join(name);
+    for name in ["x/one", "x/other", "p/below"] {
+        fs::create_dir_all(at(name)).expect("a directory");
+    }
+    for (number, name) in ["x/one/f", "x/other/g", "x/alone", "p/h"].into_iter().enumerate() {
+        fs::write(at(name), vec![1; 20_000 * (number + 1)]).expect("a file");
+    }
+    crate::tree::sync(&image.root());
+    let serving = Serving::start(&image);
+    // In which line an inode with several names counts is a matter of the order.
+    let (totals, lines) = ([&["-s"][..], &["-s", "--inodes"], &["-d0"]], [&["-b"][..], &["-Sb"], &["-Sd1"]]);
+    let agree = |all: &[&[&str]], from: &str| {
+        for &options in all {
+            let expected = sorted_lines(&output(Command::new("du").args(options).arg(at("p"))));
+            let asked = finish(serving.du(options, &at("p")).arg("-v"), 0);
+            let said = text(&asked.stderr);
+            assert_eq!(sorted_lines(&asked.stdout), expected, "{options:?}: {said}");
+            assert!(said.contains(from), "{said}");
+        }
+    };
+    let _places = ["one", "other"].map(|name| Bind::new(&at(&format!("x/{name}")), &at("p").join(name)));
+    // A file with one name is a file of its directory's.
+    let _alone = Bind::over_file(&at("x/alone"), &at("p/below/covered"));
+    agree(&totals, "from the server");
+    agree(&lines, "from the server");
+    fs::hard_link(at("x/one/f"), at("x/other/f")).expect("a link");
+    agree(&totals, "walked, for the sake of single files");
+    let cached = finish(&mut serving.du(&["-s", "--cached"], &at("p")), 0);
+    assert!(text(&cached.stderr).contains("mounted in it counts in each: with --cached nothing is read"));
+    fs::remove_file(at("x/other/f")).expect("it goes");
+    agree(&totals, "from the server");
+    // All other names of that file lie in the directory itself.
+    fs::hard_link(at("p/h"), at("p/below/i")).expect("a link");
+    agree(&totals, "from the server");
+    let _twice = Bind::over_file(&at("p/h"), &at("p/covered"));
+    agree(&totals, "walked, for the sake of single files");
     serving.end();
 }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use onesweep_summary::{
-    mounted::mounted_below,
+    mounted::{How, Mounted, Parts},
     service::{
         client::Client,
         default_socket,
@@ -44,6 +44,8 @@ struct Told {
     is_partial: bool,
     harvested_at: Option<i64>,
     unreadable: u64,
+    /// Something in it has names elsewhere.
+    leads_out: bool,
 }
 
 impl Told {
@@ -55,6 +57,7 @@ impl Told {
             is_partial: head.partial,
             harvested_at: Some(head.harvested_at),
             unreadable: head.unreadable,
+            leads_out: head.leads_out,
         }
     }
 
@@ -64,13 +67,17 @@ impl Told {
         let largest = (stat.file_type() == EntryType::File).then_some(stat.size);
         let (name, newest) = (Name::of(b""), Some(stat.mtime.secs));
         let row = Row { name, depth: 0, total: figures, own: figures, newest, largest, past: None };
-        Self { row, source: "walk", is_exact: true, is_partial: false, harvested_at: None, unreadable: 0 }
+        let leads_out = figures.freed < figures.allocated;
+        Self { row, source: "walk", is_exact: true, is_partial: false, harvested_at: None, unreadable: 0, leads_out }
     }
 
-    /// Adds what is mounted in it.
-    fn add(&mut self, below: &Told) {
+    /// Adds what is mounted in it; a file that lies right in it is its own.
+    fn add(&mut self, below: &Told, is_own: bool) {
         let row = &mut self.row;
         row.total += &below.row.total;
+        if is_own {
+            row.own += &below.row.total;
+        }
         row.newest = row.newest.max(below.row.newest);
         row.largest = row.largest.max(below.row.largest);
         self.is_exact &= below.is_exact;
@@ -154,6 +161,7 @@ fn walk(path: &Path, one_file_system: bool, stop: &Stop) -> Result<Told, Untold>
         is_partial: seen.is_partial,
         harvested_at: None,
         unreadable,
+        leads_out: seen.leads_out,
     })
 }
 
@@ -198,13 +206,14 @@ impl Teller<'_> {
     }
 
     fn tell_of(&mut self, path: &Path, directory: &OwnedFd) -> Result<Told, Untold> {
+        let Some(mut told) = self.ask(path, directory)? else { return self.walk(path) };
+        // Which inodes count twice only a walk tells, which nobody wants who takes what is stored.
+        let counts_twice = self.add_mounted(path, &mut told)?;
+        if counts_twice && self.asked.freshness != Freshness::Cached { self.walk(path) } else { Ok(told) }
+    }
+
+    fn walk(&self, path: &Path) -> Result<Told, Untold> {
         let Asked { freshness, one_file_system, .. } = *self.asked;
-        if let Some(mut told) = self.ask(path, directory)? {
-            if !one_file_system {
-                self.add_mounted(path, &mut told)?;
-            }
-            return Ok(told);
-        }
         if freshness == Freshness::Synced && !self.stop.is_thrown() {
             let synced = files::open_dir(path).and_then(|open| files::sync_file_system(open.as_fd()));
             synced.map_err(|error| Untold::io("RootError", path, error))?;
@@ -253,29 +262,39 @@ impl Teller<'_> {
         }
     }
 
-    /// Adds what is mounted below, which a walk counts and a server tells of by itself.
-    fn add_mounted(&mut self, path: &Path, told: &mut Told) -> Result<(), Untold> {
-        let places = mounted_below(path).map_err(|error| Untold {
+    /// Adds what is mounted below, which a walk counts and a server tells of by itself. True where something may count in more than one
+    /// place then.
+    fn add_mounted(&mut self, path: &Path, told: &mut Told) -> Result<bool, Untold> {
+        let mounted = Mounted::below(path, self.asked.one_file_system).map_err(|error| Untold {
             class: "SystemError",
             message: error.to_string(),
             source: Some(error),
         })?;
-        for place in places {
+        let mut parts = Parts::begin(&mounted, told.leads_out);
+        for place in &mounted.places {
             if self.stop.is_thrown() {
                 break;
             }
-            let path = path.join(place);
-            let looked_at = files::open_handle(&path).and_then(|open| Ok((files::statx_fd(open.as_fd())?, open)));
-            match looked_at {
-                Ok((stat, directory)) if stat.file_type() == EntryType::Dir => {
-                    let below = self.tell_of(&path, &directory)?;
-                    told.add(&below);
-                }
-                Ok((stat, _)) => told.add(&Told::of_file(&stat)),
-                Err(_) => told.unreadable += 1,
+            if parts.hold(place) {
+                continue;
             }
+            let path = path.join(&place.below);
+            let looked_at = files::open_handle(&path).and_then(|open| Ok((files::statx_fd(open.as_fd())?, open)));
+            let (how, below) = match looked_at {
+                Ok((stat, directory)) if stat.file_type() == EntryType::Dir => match self.ask(&path, &directory)? {
+                    Some(below) => (How::Told, below),
+                    None => (How::Walked, self.walk(&path)?),
+                },
+                Ok((stat, _)) => (How::File, Told::of_file(&stat)),
+                Err(_) => {
+                    told.unreadable += 1;
+                    continue;
+                }
+            };
+            parts.add(place, how, below.leads_out);
+            told.add(&below, how == How::File && place.below.components().count() == 1);
         }
-        Ok(())
+        Ok(parts.may_count_twice())
     }
 }
 

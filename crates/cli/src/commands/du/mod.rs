@@ -10,7 +10,7 @@ use std::{
 use onesweep::Filter;
 use onesweep_layout::MountTable;
 use onesweep_summary::{
-    mounted::mounted_below,
+    mounted::How,
     service::{
         client::Client,
         patience::Patience,
@@ -24,6 +24,7 @@ use onesweep_summary::{
 use onesweep_sys::files::{self, EntryType};
 
 mod by;
+mod mounted;
 mod overlap;
 mod portions;
 mod several;
@@ -62,17 +63,20 @@ struct Du<'a> {
     /// So long an answer is waited for.
     max_ms: Option<u64>,
     written: Written,
-    /// Something was walked.
+    /// One of the paths was walked.
     has_walked: bool,
 }
 
 /// What a path comes to.
 #[derive(Default)]
 struct Measured {
-    /// The path itself comes last.
+    /// The path itself comes last. None where nothing is known yet.
     lines: Vec<Line>,
     /// Something in it has names elsewhere.
     leads_out: bool,
+    how: How,
+    /// Parts of it were counted each by itself, and may have something in common.
+    counts_twice: bool,
 }
 
 pub(crate) fn run(mut args: DuArgs) -> Result<u8, Failure> {
@@ -239,15 +243,16 @@ impl Du<'_> {
             return Ok(());
         }
         let code = self.code;
-        let (mut measured, mut leading_out) = (Vec::new(), 0);
+        let (mut measured, mut leading_out, mut counts_twice) = (Vec::new(), 0, false);
         for path in paths {
             if let Some(one) = self.measure(path, rules.depth)? {
                 leading_out += usize::from(one.leads_out);
+                counts_twice |= one.counts_twice;
                 measured.push(told(one));
             }
         }
         // Names of one inode may lie in several only where several hold names of inodes that have others elsewhere.
-        if leading_out > 1 && !overlaps {
+        if (leading_out > 1 || counts_twice) && !overlaps {
             // A walk says the same once more.
             let (code, said) = (std::mem::replace(&mut self.code, code), std::mem::take(&mut self.said));
             if self.once_over_all(paths, rules, add_up)? {
@@ -272,6 +277,17 @@ impl Du<'_> {
 
     /// What a path comes to; `None` when it can't be looked at, which is told.
     fn measure(&mut self, path: &Path, depth: u32) -> Result<Option<Measured>, Failure> {
+        let Some(mut measured) = self.measure_alone(path, depth)? else { return Ok(None) };
+        self.has_walked |= measured.how == How::Walked;
+        // What is mounted there stays when it is removed, and is told of nothing that isn't known yet.
+        if measured.how == How::Told && !measured.lines.is_empty() && !self.args.freed {
+            self.add_mounts(path, depth, &mut measured)?;
+        }
+        Ok(Some(measured))
+    }
+
+    /// The same, of a server without what is mounted below.
+    fn measure_alone(&mut self, path: &Path, depth: u32) -> Result<Option<Measured>, Failure> {
         let handle = match files::open_handle(path) {
             Ok(handle) => handle,
             Err(error) => {
@@ -289,17 +305,15 @@ impl Du<'_> {
             }
             let row = row_of_file(&stat);
             let leads_out = row.total.freed < row.total.allocated;
-            return Ok(Some(Measured { lines: vec![Line { path: shown, depth: 0, row }], leads_out }));
+            let lines = vec![Line { path: shown, depth: 0, row }];
+            return Ok(Some(Measured { lines, leads_out, how: How::File, counts_twice: false }));
         }
-        let mut measured = match self.ask(path, handle.as_fd(), depth)? {
-            Some((rows, leads_out)) => Measured { lines: lines(&shown, rows), leads_out },
-            None => return self.walk(path, depth).map(Some),
-        };
-        // What is mounted there stays.
-        if !self.args.one_file_system && !self.args.freed {
-            self.add_mounts(path, depth, &mut measured)?;
+        match self.ask(path, handle.as_fd(), depth)? {
+            Some((rows, leads_out)) => {
+                Ok(Some(Measured { lines: lines(&shown, rows), leads_out, ..Measured::default() }))
+            }
+            None => self.walk(path, depth).map(Some),
         }
-        Ok(Some(measured))
     }
 
     /// Asks the server, also whether something in it has names elsewhere; `None` when there is none for this directory.
@@ -394,7 +408,6 @@ impl Du<'_> {
     }
 
     fn walk(&mut self, path: &Path, depth: u32) -> Result<Measured, Failure> {
-        self.has_walked = true;
         if self.args.verbose || self.args.cached {
             let stored = if self.args.cached { ", and nothing is stored of it" } else { "" };
             self.said.push(format!("{}: walked, for no server answers for it{stored}", message::path_text(path)));
@@ -416,7 +429,7 @@ impl Du<'_> {
             self.said.push(format!(
                 "{name}: time is up, and nothing is stored of it; start `onesweep serve` on its file system"
             ));
-            return Ok(Measured::default());
+            return Ok(Measured { how: How::Walked, ..Measured::default() });
         }
         let seen = view(summaries.ledger(), top, depth, None).map_err(|error| told(&error))?;
         for (slot, why) in summaries.unreadable(top) {
@@ -427,39 +440,15 @@ impl Du<'_> {
         }
         if self.args.freed && summaries.unreadable(top).next().is_some() {
             self.cannot_tell_freed(path);
-            return Ok(Measured::default());
+            return Ok(Measured { how: How::Walked, ..Measured::default() });
         }
         let mut rows = Vec::with_capacity(seen.lines.len());
         for line in &seen.lines {
             let record = summaries.record(line.slot).map_err(|error| told(&error))?;
             rows.push(Row::of(line, &record.name, seen.is_partial));
         }
-        Ok(Measured { lines: lines(path.as_os_str().as_bytes(), rows), leads_out: seen.leads_out })
-    }
-
-    /// File systems that are mounted below: the server tells of each by itself. GNU du comes to them by listing what is above, and the
-    /// answer says of what it could not list.
-    fn add_mounts(&mut self, path: &Path, depth: u32, into: &mut Measured) -> Result<(), Failure> {
-        let places = mounted_below(path).map_err(|error| Failure::told(message::why(&error)))?;
-        for below in places {
-            let steps = below.components().count() as u32;
-            let shown = path.join(&below);
-            let Some(Measured { lines: found, leads_out }) = self.measure(&shown, depth.saturating_sub(steps))? else {
-                continue;
-            };
-            into.leads_out |= leads_out;
-            let (lines, Some(top)) = (&mut into.lines, found.last()) else { continue };
-            let is_above = |line: &Line| shown.starts_with(Path::new(std::ffi::OsStr::from_bytes(&line.path)));
-            for line in lines.iter_mut().filter(|line| is_above(line)) {
-                line.row.total += &top.row.total;
-                line.row.newest = line.row.newest.max(top.row.newest);
-            }
-            if steps <= depth {
-                let at = lines.iter().position(is_above).unwrap_or(0);
-                lines.splice(at..at, found.into_iter().map(|line| Line { depth: line.depth + steps, ..line }));
-            }
-        }
-        Ok(())
+        let (lines, leads_out) = (lines(path.as_os_str().as_bytes(), rows), seen.leads_out);
+        Ok(Measured { lines, leads_out, how: How::Walked, counts_twice: false })
     }
 }
 

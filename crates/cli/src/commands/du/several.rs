@@ -19,7 +19,7 @@ use crate::{
 pub(super) type AddUp<'a> = dyn FnMut(&[Line], u8) -> Result<(), Failure> + 'a;
 
 impl Du<'_> {
-    /// Walks all paths, since things may lie in more than one of them; false when that isn't done, for the sake of `--cached` or
+    /// Walks all paths, since things may lie in more than one of them, or of what is mounted in one; false when that isn't done, for the sake of `--cached` or
     /// `--within`, so that each has to be told by itself.
     pub(super) fn once_over_all(
         &mut self,
@@ -27,7 +27,10 @@ impl Du<'_> {
         rules: &Rules,
         add_up: &mut AddUp<'_>,
     ) -> Result<bool, Failure> {
-        let in_each = "what lies in more than one of the paths counts in each";
+        let in_each = match paths {
+            [_] => "what has names in more than one of the places that are mounted in it counts in each",
+            _ => "what lies in more than one of the paths counts in each",
+        };
         // Where nothing is stored, all is walked anyway.
         if self.args.cached && self.client.is_some() && !self.has_walked {
             self.said.push(format!("{in_each}: with --cached nothing is read to find out what that is"));
