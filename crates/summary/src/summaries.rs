@@ -22,7 +22,10 @@ mod written_first;
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 pub(crate) use self::written_first::Written;
@@ -117,6 +120,8 @@ pub struct Summaries<D, T> {
     are_declared_anew: bool,
     /// Not all directories were read since.
     is_declared_in_part: bool,
+    /// What is stored was all there was at some time: else whatever is counted is a part. Also for who may not wait for what else is known.
+    is_counted: Arc<AtomicBool>,
     /// Of what happened up to this harvest all was told.
     heard: Count,
     /// Directories that are unsure for as long as it isn't known what was lost.
@@ -145,8 +150,6 @@ pub struct Summaries<D, T> {
     meanwhile: Meanwhile,
     /// How far it was caught up with; what was dirty then isn't all harvested yet.
     caught_up_to: Option<CaughtUpTo>,
-    /// Something was stored when it was opened.
-    is_known: bool,
     /// It may be as it was before what the store says of it, after a power cut.
     may_be_set_back: bool,
     readings: u64,
@@ -170,6 +173,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let place = Place { root, identity: identity.to_owned(), path: store.path().to_owned() };
         let (opened, set_aside) = Opened::or_anew(store, &directories, &place)?;
         let is_declared_in_part = opened.is_declared_in_part();
+        let is_counted = Arc::new(AtomicBool::new(opened.was_whole()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::start());
         let mut summaries = Self {
             ledger: opened.ledger,
@@ -199,6 +203,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             facts: opened.facts,
             are_declared_anew: opened.are_declared_anew,
             is_declared_in_part,
+            is_counted,
             // Of a new one nothing is known that could have changed.
             is_behind: opened.is_known,
             heard: 0,
@@ -216,7 +221,6 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             tended_aside: Set::default(),
             meanwhile: Meanwhile::default(),
             caught_up_to: Some(opened.caught_up_to),
-            is_known: opened.is_known,
             may_be_set_back: opened.is_known,
             readings: 0,
             charged: 0,
@@ -249,9 +253,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.root
     }
 
-    /// What was stored when it was opened was all there was at some time: not what a first harvest left that didn't come to its end.
-    pub(crate) fn was_whole(&self) -> bool {
-        self.is_known && self.facts.tidied != 0
+    /// True where what is stored was all there was at some time: not before a first harvest has come to its end, nor once a damaged store
+    /// was set aside, until all was read again.
+    pub(crate) fn is_counted(&self) -> &Arc<AtomicBool> {
+        &self.is_counted
+    }
+
+    fn set_counted(&self, is_counted: bool) {
+        self.is_counted.store(is_counted, Ordering::Release);
     }
 
     /// True where what is stored by the declared summaries is of all directories: not from when others are declared until all were read.

@@ -51,6 +51,11 @@ impl<'a> Patience<'a> {
         self.catching_up_until.map_or(by, |until| by.min(until + LET_IN_WITHIN))
     }
 
+    /// Until when a lock is waited for whose holder may never come to the end of a portion.
+    pub(super) fn locked_by(&self) -> Option<Instant> {
+        self.until.map(|until| until.max(self.let_in_by()))
+    }
+
     pub(super) fn is_endless(&self) -> bool {
         self.until.is_none() && self.tell.is_none()
     }

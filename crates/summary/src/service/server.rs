@@ -381,7 +381,8 @@ pub(super) fn find_inode(
         let volume = &served.volume;
         // Who asks for what is stored waits for nothing.
         let counted_by = if freshness == Freshness::Cached { Some(Instant::now()) } else { until };
-        if !served.shared.is_counted_by(counted_by) {
+        let is_counted = served.shared.is_counted_by(counted_by);
+        if !is_counted && (freshness == Freshness::Cached || !served.shared.is_ready()) {
             return Err(Refusal::Late);
         }
         let known = || {

@@ -48,8 +48,8 @@ pub struct Shared<D, T> {
     nobody_waits: Condvar,
     /// Harvests for questions whose askers may have gone.
     going: Arc<AllGoing>,
-    /// All was read once: until then whatever is counted is a part.
-    is_counted: AtomicBool,
+    /// All was read once: until then whatever is counted is a part. Told by what is behind the lock.
+    is_counted: Arc<AtomicBool>,
     /// It is known what has changed while nobody tracked it.
     is_ready: Mutex<bool>,
     ready: Condvar,
@@ -81,7 +81,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     pub fn new(mut tracked: Summaries<D, T>) -> Self {
         tracked.leave_large(ENTRIES_MAX);
         tracked.leave_searches();
-        let is_counted = AtomicBool::new(tracked.was_whole());
+        let is_counted = Arc::clone(tracked.is_counted());
         Self {
             directories: tracked.directories().clone(),
             clock: Arc::clone(tracked.clock()),
@@ -280,7 +280,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     }
 
     /// True where what is stored was all there was at some time: not while all is read for the first time. Nobody is let in then, for that
-    /// would end reading in bulk.
+    /// would end reading in bulk. Nor is it while all is read after a damaged store was set aside.
     pub(super) fn is_counted(&self) -> bool {
         self.is_counted.load(Ordering::Acquire)
     }
@@ -303,9 +303,6 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     /// Finds out what has changed while nobody tracked it, and harvests that. `done` is told before anybody asks.
     pub fn catch_up(&self, done: impl FnOnce(&Summaries<D, T>, Result<(), SummaryError>)) {
         let caught_up = self.try_catch_up();
-        if caught_up.is_ok() {
-            self.is_counted.store(true, Ordering::Release);
-        }
         done(&self.shared(), caught_up);
         *lock(&self.is_ready) = true;
         self.ready.notify_all();
@@ -480,7 +477,10 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
             self.wait_until_ready();
             return self.query(id, freshness, alone, seen);
         }
-        let tracked = self.shared();
+        let tracked = self.shared_until(patience.locked_by()).ok_or(SummaryError::Late)?;
+        if !self.is_counted() {
+            return Err(SummaryError::Late);
+        }
         Ok((tracked.late(id, seen)?, Held::Shared(tracked)))
     }
 

@@ -22,6 +22,11 @@ impl Store {
         self.held.let_go([].iter());
         self.write("damage", Durability::None, damage).expect("it is written");
     }
+
+    /// As if the disk had failed once.
+    pub(crate) fn fail_once(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+    }
 }
 
 fn record(ino: u64, name: &str) -> Record {

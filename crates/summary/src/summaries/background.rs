@@ -102,6 +102,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             return Ok(Tended::Some(read));
         }
         (self.is_tending, self.tended_at) = (false, now);
+        // Also where something goes on changing.
+        self.set_counted(true);
         if read == 0 {
             return Ok(Tended::Nothing);
         }
@@ -206,6 +208,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.facts.tidied = self.count;
         }
         if slot == self.root {
+            self.set_counted(true);
             self.forget_changes();
             // All directories have been read since they were declared.
             self.facts.declared = self.ledger.declared().map_or(0, Declared::hash);

@@ -124,6 +124,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// something goes on changing.
     pub fn begin_noting(&mut self) {
         self.is_declared_in_part = false;
+        self.set_counted(true);
         self.is_noting = true;
     }
 

@@ -133,6 +133,11 @@ impl Opened {
 }
 
 impl Opened {
+    /// What is stored was all there was at some time: not what a first harvest left that didn't come to its end.
+    pub(super) fn was_whole(&self) -> bool {
+        self.is_known && self.facts.tidied != 0
+    }
+
     /// What is stored by the declared summaries isn't of all directories.
     pub(super) fn is_declared_in_part(&self) -> bool {
         self.facts.declared != self.ledger.declared().map_or(0, Declared::hash)
@@ -179,6 +184,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.set_aside = Mutex::new(Some(aside));
         }
         self.is_declared_in_part = opened.is_declared_in_part();
+        let was_whole = opened.was_whole();
+        self.set_counted(was_whole);
         (self.ledger, self.root, self.remembered) = (opened.ledger, opened.root, opened.remembered);
         (self.facts, self.count) = (opened.facts.clone(), self.count.max(opened.facts.count) + 1);
         (self.is_behind, self.are_declared_anew) = (false, opened.are_declared_anew);
@@ -190,7 +197,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.heard = 0;
             self.doubt_ways_to_what_was_read();
         }
-        (self.caught_up_to, self.is_tending, self.to_tend) = (Some(opened.caught_up_to), false, Vec::new());
+        // Of one that was begun anew all is due at once: until it is read, only who waits for that is told anything.
+        (self.caught_up_to, self.is_tending) = (Some(opened.caught_up_to), !was_whole);
+        (self.tended_aside, self.to_tend) = (Set::default(), Vec::new());
         self.open_all()?;
         self.watch_lost_names()?;
         self.reopening.is_closed = false;

@@ -236,6 +236,48 @@ fn who_is_left_before_all_is_counted_keeps_no_part_of_it() {
     assert!(Shared::new(open(&homes)).is_counted());
 }
 
+/// As little as what is there of one that is begun anew, for the disk has damaged it.
+#[test]
+fn what_a_store_has_that_took_the_place_of_a_damaged_one_is_not_told_as_all() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let homes = Arc::<Homes>::default();
+    let (store, told) = (Store::open(&path).expect("a store"), Told(Arc::clone(&homes)));
+    let tracked = Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries");
+    let shared = Arc::new(Shared::new(tracked));
+    shared.catch_up(|_, done| done.expect("it is known"));
+    let break_it = || {
+        shared.commit().expect("it is written");
+        let mut damaged = std::fs::read(&path).expect("a store");
+        damaged[..4096].fill(0x5a);
+        // The one that is open writes no more to it.
+        std::fs::remove_file(&path).expect("it goes");
+        std::fs::write(&path, &damaged).expect("damage");
+        shared.shared().ledger().store().fail_once();
+    };
+    break_it();
+    assert!(shared.is_counted(), "nobody knows yet");
+    {
+        let mut tracked = shared.alone();
+        let asked = Cell::new(0);
+        let soon = || asked.replace(asked.get() + 1) > 0;
+        let answer = tracked.query_within(id(ROOT), Freshness::Exact, &mut Asking::default(), &soon);
+        assert!(answer.expect("a portion").is_none());
+        assert!(tracked.take_set_aside().is_some());
+    }
+    assert!(!shared.is_counted(), "a part was taken for all");
+    let late = shared.answer_within(id(ROOT), Freshness::Exact, &mut Patience::of(Some(Duration::ZERO)));
+    assert!(matches!(late, Err(SummaryError::Late)) || shared.is_counted(), "{late:?}");
+    let answer = shared.answer(id(ROOT), Freshness::Exact).expect("an answer");
+    assert!(answer.is_exact && shared.is_counted());
+    // And by itself, where nobody asks.
+    break_it();
+    shared.commit().expect("it is begun anew");
+    assert!(!shared.is_counted());
+    while shared.tend(i64::MAX, Budget { directories: 0 }).expect("it is read").0 != Tended::Nothing {}
+    assert!(shared.is_counted());
+}
+
 /// What was written on the way isn't all, as little as what is left where it failed.
 #[test]
 fn what_a_first_harvest_has_left_unfinished_is_not_told() {
