@@ -11,6 +11,7 @@ pub mod http;
 mod left_out;
 pub mod listing;
 mod looking;
+mod openings;
 pub mod pages;
 pub mod patience;
 pub mod portions;

@@ -23,6 +23,7 @@ use super::{
     each_alone::each_alone,
     eyes::{Eyes, Glances},
     left_out::left_out,
+    openings::Openings,
     listing::{LARGEST_MAX, Largest, Listing},
     pages::{Entry, PageHead},
     patience::{Patience, Progress},
@@ -64,7 +65,8 @@ pub(super) type Held<'a> = shared::Held<'a, Arc<dyn FileSystem>, Fanotify>;
 /// Answers for several file systems.
 pub struct Server {
     volumes: RwLock<Arc<Vec<Arc<Served>>>>,
-    reach: Box<dyn Reach>,
+    reach: Arc<dyn Reach>,
+    openings: Arc<Openings>,
     full_totals: RwLock<Vec<u32>>,
 }
 
@@ -114,7 +116,12 @@ impl Served {
 impl Server {
     /// Reached by `reach`; the users in `full_totals` get whole totals, as root does.
     pub fn new(volumes: Vec<Arc<Served>>, reach: Box<dyn Reach>, full_totals: Vec<u32>) -> Server {
-        Server { volumes: RwLock::new(Arc::new(volumes)), reach, full_totals: RwLock::new(full_totals) }
+        Server {
+            volumes: RwLock::new(Arc::new(volumes)),
+            reach: reach.into(),
+            openings: Arc::default(),
+            full_totals: RwLock::new(full_totals),
+        }
     }
 
     /// All file systems, as they are now.
@@ -306,17 +313,25 @@ impl Server {
         tell: Option<&mut dyn FnMut(Progress)>,
     ) -> Result<Reached<'a>, Refusal> {
         let began = Instant::now();
-        let until = |is_ready: bool| {
+        let until = |has_to_answer: bool| {
             let given_up_at = question.max_ms.and_then(|max_ms| began.checked_add(Duration::from_millis(max_ms)));
-            [given_up_at, question.catching_up_until.filter(|_| !is_ready)].into_iter().flatten().min()
+            [given_up_at, question.catching_up_until.filter(|_| !has_to_answer)].into_iter().flatten().min()
+        };
+        // What lies on another machine may never answer. Who has it read is ready to wait for that.
+        let has_to_answer = |served: &Served| {
+            let is_told = served.volume.changes_are_told() || question.freshness == Freshness::Synced;
+            is_told && served.shared.is_ready()
         };
         let directory = match (file, &question.path, question.inode) {
             (Some(file), _, _) => file,
-            (None, Some(path), _) => self.reach.open(asker, path)?,
+            (None, Some(path), _) => match until(false) {
+                Some(until) => self.openings.open(&self.reach, asker, path, until)?,
+                None => self.reach.open(asker, path)?,
+            },
             (None, None, Some(inode)) => {
-                let are_ready =
-                    volumes.iter().filter(|served| served.volume.may_hold(inode.dev)).all(|it| it.shared.is_ready());
-                let until = until(are_ready);
+                let may_hold = || volumes.iter().filter(|served| served.volume.may_hold(inode.dev));
+                let are_ready = may_hold().all(|it| it.shared.is_ready());
+                let until = until(may_hold().all(|served| has_to_answer(served)));
                 let directory = find_inode(volumes, (asker, inode), question.freshness, until)?;
                 // Whether there is one that can't be reached isn't told.
                 self.reach.check_way_to(asker, directory.as_fd()).map_err(|refusal| match refusal {
@@ -342,7 +357,7 @@ impl Server {
             (tracked.cached(id, seen).map_err(refusal)?, Held::Shared(tracked))
         } else {
             let catching_up_until = question.catching_up_until;
-            let mut patience = Patience { until: until(served.shared.is_ready()), catching_up_until, tell };
+            let mut patience = Patience { until: until(has_to_answer(served)), catching_up_until, tell };
             let how = (question.since.is_some(), seen);
             let told = served.shared.query_within(id, question.freshness, how, &mut patience);
             told.map_err(|error| match error {
@@ -379,7 +394,7 @@ pub(super) fn find_inode(
     may_hold.sort_by_key(|served| !served.shared.is_counted());
     for served in may_hold {
         let volume = &served.volume;
-        // Who asks for what is stored waits for nothing.
+        // Who asks for what is stored waits for nothing. Where all is read once more, that is waited for below.
         let counted_by = if freshness == Freshness::Cached { Some(Instant::now()) } else { until };
         let is_counted = served.shared.is_counted_by(counted_by);
         if !is_counted && (freshness == Freshness::Cached || !served.shared.is_ready()) {

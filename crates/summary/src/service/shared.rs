@@ -76,6 +76,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What is had by then. These locks know no end of waiting.
+fn try_until<G>(until: Instant, have: impl Fn() -> Option<G>) -> Option<G> {
+    loop {
+        let had = have();
+        if had.is_some() || Instant::now() >= until {
+            return had;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
 impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     /// Nothing is known yet of what has changed: see [`catch_up`](Self::catch_up).
     pub fn new(mut tracked: Summaries<D, T>) -> Self {
@@ -102,19 +113,13 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         self.tracked.try_read().unwrap_or_else(|| self.before_the_background(|| self.tracked.read()))
     }
 
-    /// The same, but while it is caught up with nobody who is there first is waited for any longer than until then.
+    /// The same, but while it is caught up with, and where who is there first may read what doesn't answer, that isn't waited for any
+    /// longer than until then.
     pub(super) fn shared_until(&self, until: Option<Instant>) -> Option<RwLockReadGuard<'_, Summaries<D, T>>> {
-        let Some(until) = until.filter(|_| !self.is_ready()) else { return Some(self.shared()) };
-        self.before_the_background(|| {
-            loop {
-                let tracked = self.tracked.try_read();
-                if tracked.is_some() || Instant::now() >= until {
-                    return tracked;
-                }
-                // This lock knows no end of waiting.
-                thread::sleep(LOOK_EVERY);
-            }
-        })
+        let Some(until) = until.filter(|_| !self.is_ready() || !self.directories.changes_are_told()) else {
+            return Some(self.shared());
+        };
+        self.before_the_background(|| try_until(until, || self.tracked.try_read()))
     }
 
     /// The same alone.
@@ -130,6 +135,9 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     /// The same as [`alone`](Self::alone), but `None` while somebody finds out what has changed, where that can't be waited for.
     fn alone_before(&self, patience: &Patience<'_>) -> Option<RwLockWriteGuard<'_, Summaries<D, T>>> {
         match patience.until {
+            Some(until) if !self.directories.changes_are_told() => {
+                self.before_the_background(|| try_until(until, || self.tracked.try_write()))
+            }
             Some(_) => self.before_the_background(|| self.tracked.write_unless_shut()),
             None => Some(self.alone()),
         }
@@ -422,15 +430,15 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         }
         if freshness == Freshness::Exact {
             if !alone {
-                let tracked = self.shared();
+                let tracked = self.shared_until(patience.locked_by()).ok_or(SummaryError::Late)?;
                 if let Some(answer) = tracked.query_clean(id, seen)? {
                     return Ok((answer, Held::Shared(tracked)));
                 }
             }
             // Who is told how far it is hears that while it is found out what has changed, too.
-            if let Some(mut tracked) = self.before_the_background(|| self.tracked.write_unless_shut())
+            if self.directories.changes_are_told()
+                && let Some(mut tracked) = self.before_the_background(|| self.tracked.write_unless_shut())
                 && !tracked.is_behind()
-                && tracked.directories().changes_are_told()
             {
                 // Where nothing has changed, or in a directory or two, nobody has to wait for that.
                 let answer = tracked.query_within(id, freshness, &mut Asking::by(seen), &|| true)?;
