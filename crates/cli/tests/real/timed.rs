@@ -3,15 +3,16 @@
 
 use std::{
     collections::HashSet,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::{self, File},
+    io::{BufRead, BufReader},
     os::{
         fd::AsFd,
         unix::{ffi::OsStrExt, fs::MetadataExt},
     },
     path::Path,
     process::Command,
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -30,11 +31,12 @@ use onesweep_sys::fanotify::Group;
 
 use crate::{
     image::{Fs, Image},
-    run::{finish, long, onesweep, root_test, run, say, seed, text},
+    run::{finish, long, onesweep, root_test, run, say, seed, text, wait_until},
     serving::Serving,
     shuffled::Shuffled,
     tracked::{Tracked, as_du, ask, du},
     tree,
+    web_server::Web,
 };
 
 const SYSTEMS: [Fs; 2] = [Fs::Ntfs, Fs::Ext4];
@@ -229,6 +231,117 @@ impl Drop for HeldStill {
     }
 }
 
+/// What a server comes to tell, while it runs.
+struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    fn of(serving: &mut Serving) -> Log {
+        let log = Log(Arc::default());
+        let (lines, told) =
+            (BufReader::new(serving.running.stderr.take().expect("a pipe")).lines(), Arc::clone(&log.0));
+        // Until the server ends.
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                *told.lock().expect("nobody panics with it") += &(line + "\n");
+            }
+        });
+        log
+    }
+
+    fn told(&self) -> String {
+        self.0.lock().expect("nobody panics with it").clone()
+    }
+}
+
+/// The bytes of a directory, where the server knows it.
+fn bytes(socket: &Path, path: &Path) -> Option<i64> {
+    let (mut client, mut bytes) = (Client::connect(socket).expect("a connection"), None);
+    let directory = File::open(path).expect("a directory");
+    let answer = client.ask(directory.as_fd(), &Question::plain(), |row| bytes = Some(row.total.bytes));
+    answer.expect("a connection").ok().and(bytes)
+}
+
+/// Each is read again by itself, and made durable.
+#[test]
+fn one_that_does_not_answer_keeps_no_other_from_being_read_again() {
+    root_test!();
+    let (image, silent, other) =
+        (Image::new(Fs::Ext4, 256 << 20), Image::new(Fs::Ntfs, 64 << 20), Image::new(Fs::Ntfs, 64 << 20));
+    for (image, bytes) in [(&silent, 5_000), (&other, 6_000)] {
+        fs::write(image.root().join("f"), vec![1; bytes]).expect("a file");
+        tree::sync(&image.root());
+    }
+    let (silent, other) = (silent.root(), other.root());
+    let mut options = vec!["--harvest-after".into(), "1s".into()];
+    for path in [&silent, &other] {
+        options.extend(["--timed".into(), path.clone().into_os_string()]);
+    }
+    let options: Vec<&OsStr> = options.iter().map(|option: &OsString| option.as_os_str()).collect();
+    let serving = Serving::start_with(&[&image], &options);
+    for (path, least) in [(&silent, 5_000), (&other, 6_000)] {
+        wait_until("what is there", || bytes(&serving.socket, path).is_some_and(|bytes| bytes >= least));
+    }
+    let held = HeldStill::program_of(&silent);
+    // Twice: the first time it may have been read again just before the other one was asked.
+    for round in 1..=2 {
+        fs::write(other.join(format!("{round}")), vec![1; 100_000]).expect("a file");
+        tree::sync(&other);
+        wait_until("what is new", || bytes(&serving.socket, &other).is_some_and(|bytes| bytes >= round * 100_000));
+    }
+    drop(held);
+    serving.end();
+}
+
+/// Metrics are told of all that answers, also where some of it did once.
+#[test]
+fn what_does_not_answer_has_no_metrics() {
+    root_test!();
+    let (image, silent) = (Image::new(Fs::Ext4, 256 << 20), Image::new(Fs::Ntfs, 64 << 20));
+    for image in [&image, &silent] {
+        fs::write(image.root().join("f"), [1; 10_000]).expect("a file");
+        tree::sync(&image.root());
+    }
+    let (root, silent) = (image.root(), silent.root());
+    let options = [OsStr::new("--harvest-after"), OsStr::new("1s"), OsStr::new("--timed"), silent.as_os_str()];
+    let web = Web::start_with(&image, &[&silent, &root], &options);
+    let is_told = |path: &Path| {
+        let (status, body) = web.get(&web.root, "/metrics");
+        assert_eq!(status, 200, "{body}");
+        body.contains(&format!("onesweep_directory_files{{path=\"{}\"}} ", path.display()))
+    };
+    wait_until("both", || is_told(&root) && is_told(&silent));
+    let held = HeldStill::program_of(&silent);
+    // However often: each would take a place for good.
+    for _ in 0..40 {
+        assert!(is_told(&root));
+    }
+    assert!(!is_told(&silent));
+    drop(held);
+    wait_until("the one that answers again", || is_told(&silent));
+    web.end();
+}
+
+/// Settings that can't be read just then cost no more than the time until it is asked next.
+#[test]
+fn one_that_was_silent_is_asked_again_once_the_settings_are_in_order() {
+    root_test!();
+    let (image, silent) = (Image::new(Fs::Ext4, 256 << 20), Image::new(Fs::Ntfs, 64 << 20));
+    fs::write(silent.root().join("f"), [1; 5_000]).expect("a file");
+    tree::sync(&silent.root());
+    let (root, config) = (silent.root(), image.beside("serve.toml"));
+    let settings = format!("paths = [{:?}]\ntimed = [{root:?}]\nharvest-after = \"1s\"\n", image.root());
+    fs::write(&config, &settings).expect("settings");
+    let held = HeldStill::program_of(&root);
+    let mut serving = Serving::start_by(&image, &config);
+    fs::write(&config, format!("{settings}nonsense = 1\n")).expect("settings");
+    let log = Log::of(&mut serving);
+    wait_until("what is wrong", || log.told().contains("the settings stay as they are"));
+    fs::write(&config, &settings).expect("settings");
+    drop(held);
+    wait_until("what was silent", || bytes(&serving.socket, &root).is_some_and(|bytes| bytes >= 5_000));
+    serving.end();
+}
+
 /// A machine that is gone: the server starts, is told other settings and ends without it, and takes it up when it is back.
 #[test]
 fn one_that_does_not_answer_keeps_nobody_waiting() {
@@ -240,24 +353,22 @@ fn one_that_does_not_answer_keeps_nobody_waiting() {
     let root = silent.root();
     let held = HeldStill::program_of(&root);
     let options = [OsStr::new("--harvest-after"), OsStr::new("1s"), OsStr::new("--timed"), root.as_os_str()];
-    let serving = Serving::start_with(&[&image], &options);
+    let mut serving = Serving::start_with(&[&image], &options);
     assert!(figures(&serving, &image.root(), Freshness::Exact).0.exact);
     drop(held);
-    let bytes = || {
-        let (mut client, mut bytes) = (Client::connect(&serving.socket).expect("a connection"), None);
-        let directory = File::open(&root).expect("a directory");
-        let answer = client.ask(directory.as_fd(), &Question::plain(), |row| bytes = Some(row.total.bytes));
-        answer.expect("a connection").ok().and(bytes)
-    };
-    while bytes().is_none_or(|bytes| bytes < 5_000) {
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("what was silent", || bytes(&serving.socket, &root).is_some_and(|bytes| bytes >= 5_000));
+    let log = Log::of(&mut serving);
     let held = HeldStill::program_of(&root);
     run(Command::new("kill").args(["-HUP", &serving.running.id().to_string()]));
     fs::write(image.root().join("g"), [1; 10_000]).expect("a file");
     assert!(figures(&serving, &image.root(), Freshness::Exact).0.exact);
-    let told = serving.end();
+    // Or it would end before it has asked all of them again. Each time that this one was left out it was asked once more, and now.
+    let left_out = format!("{}: it doesn't answer, and is left out", root.display());
+    let times = |text: &str| log.told().matches(text).count();
+    wait_until("that it was asked", || times("the settings were read again") > times(&left_out));
+    serving.end();
     drop(held);
-    assert!(told.contains(&format!("{}: it doesn't answer, and is left out", root.display())), "{told}");
+    let told = log.told();
+    assert!(told.contains(&left_out), "{told}");
     assert!(!told.contains("not tracked any more"), "{told}");
 }

@@ -19,12 +19,11 @@ use onesweep_sys::{
 
 use super::{
     breakdown::{Breakdown, Listed, listed},
-    budget::Budget,
     each_alone::each_alone,
     eyes::{Eyes, Glances},
     left_out::left_out,
-    openings::Openings,
     listing::{LARGEST_MAX, Largest, Listing},
+    openings::Openings,
     pages::{Entry, PageHead},
     patience::{Patience, Progress},
     portions::{Piece, PortionHead},
@@ -42,7 +41,7 @@ use crate::{
     reading::Directories,
     record::{Access, Record},
     sight::is_shown,
-    summaries::{Answer, Freshness, Summaries, SummaryError, Tended},
+    summaries::{Answer, Freshness, Summaries, SummaryError},
     survey::Method,
     tracker::Fanotify,
     view::{MayList, Most, View, view_of_most},
@@ -137,32 +136,6 @@ impl Server {
     /// From now on these users get whole totals, but for connections that they have already.
     pub fn set_full_totals(&self, full_totals: Vec<u32>) {
         *self.full_totals.write().unwrap_or_else(PoisonError::into_inner) = full_totals;
-    }
-
-    /// One portion of what is due by itself, of each file system that is known and of which changes are told, or of each of all
-    /// others, some of which may not answer. How long to wait before the next one, or `None` when nothing is due; `done` is told
-    /// how far each got.
-    pub fn tend(
-        &self,
-        are_told: bool,
-        timeout: i64,
-        budget: Budget,
-        mut done: impl FnMut(&Served, Result<Tended, SummaryError>),
-    ) -> Option<Duration> {
-        let mut pause = None;
-        let is_due = |served: &&Arc<Served>| served.shared.is_ready() && served.volume.changes_are_told() == are_told;
-        for served in self.volumes().iter().filter(is_due) {
-            match served.shared.tend(timeout, budget) {
-                Ok((tended, wait)) => {
-                    if tended != Tended::Nothing {
-                        pause = Some(pause.unwrap_or(Duration::ZERO) + wait);
-                    }
-                    done(served, Ok(tended));
-                }
-                Err(error) => done(served, Err(error)),
-            }
-        }
-        pause
     }
 
     /// Looks at the files that are open or mapped for writing, of each file system that is known. Nobody waits meanwhile. `failed` is told what can't be looked at.

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicI64, AtomicU32, Ordering},
         mpsc::{Receiver, RecvTimeoutError},
     },
@@ -89,10 +89,12 @@ impl Complaints {
 
 /// Goes on until the other end of `ended` is gone: of file systems of which changes are told.
 pub(super) fn run(server: &Server, schedule: &Schedule, warden: &Warden, ended: &Receiver<()>) {
-    let mut background = Background::new(server, schedule, warden, true);
+    let mut background = Background::new(schedule, warden);
     let mut checked = Instant::now();
     loop {
-        let pause = background.tend();
+        let volumes = server.volumes();
+        let are_told: Vec<_> = volumes.iter().filter(|served| served.file_system().changes_are_told()).collect();
+        let pause = background.tend(&are_told);
         if checked.elapsed().as_secs() as i64 >= schedule.check_open_every.load(Ordering::Relaxed) {
             checked = Instant::now();
             server.check_open_files(|served, error| {
@@ -100,7 +102,9 @@ pub(super) fn run(server: &Server, schedule: &Schedule, warden: &Warden, ended: 
                 tracing::error!("{path}: cannot look at files that are open for writing: {why}");
             });
         }
-        background.commit();
+        background.commit(&are_told);
+        // One that is let go meanwhile is held by nobody.
+        drop(volumes);
         match ended.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => return,
@@ -108,22 +112,24 @@ pub(super) fn run(server: &Server, schedule: &Schedule, warden: &Warden, ended: 
     }
 }
 
-/// The same of all others, for as long as the process lasts.
-pub(super) fn run_timed(server: &Server, schedule: &Schedule, warden: &Warden) {
-    let mut background = Background::new(server, schedule, warden, false);
-    loop {
-        let pause = background.tend();
-        background.commit();
+/// The same of one of the others, for as long as it is tracked: each by itself, for one that doesn't answer keeps this waiting.
+pub(super) fn run_timed(of: &Weak<Served>, server: &Server, schedule: &Schedule, warden: &Warden) {
+    let mut background = Background::new(schedule, warden);
+    while let Some(served) = of.upgrade() {
+        if !server.volumes().iter().any(|other| Arc::ptr_eq(other, &served)) {
+            return;
+        }
+        let pause = background.tend(&[&served]);
+        background.commit(&[&served]);
+        drop(served);
         thread::sleep(pause);
     }
 }
 
 /// What is harvested and made durable, and what was told of it.
 struct Background<'a> {
-    server: &'a Server,
     schedule: &'a Schedule,
     warden: &'a Warden,
-    are_told: bool,
     committed: Instant,
     read_of: HashMap<PathBuf, u64>,
     losses_of: HashMap<PathBuf, u64>,
@@ -133,25 +139,33 @@ struct Background<'a> {
 }
 
 impl<'a> Background<'a> {
-    fn new(server: &'a Server, schedule: &'a Schedule, warden: &'a Warden, are_told: bool) -> Self {
+    fn new(schedule: &'a Schedule, warden: &'a Warden) -> Self {
         // Where that can't be had it waits for nobody but those who ask.
         let _ = priority::set_idle_io();
         let (read_of, losses_of, complaints) = (HashMap::new(), HashMap::new(), Complaints::default());
         let (committed, rests_until) = (Instant::now(), Instant::now());
-        Self { server, schedule, warden, are_told, committed, read_of, losses_of, complaints, rests_until }
+        Self { schedule, warden, committed, read_of, losses_of, complaints, rests_until }
     }
 
-    /// One portion of what is due; how long to wait after it.
-    fn tend(&mut self) -> Duration {
+    /// One portion of what is due of each of these that is known; how long to wait after it.
+    fn tend(&mut self, volumes: &[&Arc<Served>]) -> Duration {
         // One directory can have so many entries that it takes long. All else goes on.
         let left = self.rests_until.saturating_duration_since(Instant::now());
         if !left.is_zero() {
             return left.min(TEND_EVERY);
         }
-        let Self { server, schedule, warden, are_told, read_of, losses_of, complaints, .. } = self;
+        let Self { schedule, warden, read_of, losses_of, complaints, .. } = self;
         let budget = Budget { directories: schedule.budget.load(Ordering::Relaxed) };
         let timeout = schedule.harvest_after.load(Ordering::Relaxed);
-        let pause = server.tend(*are_told, timeout, budget, |served, tended| {
+        let mut pause: Option<Duration> = None;
+        // What is caught up with is harvested and committed by who does that, and may take hours.
+        for served in volumes.iter().filter(|served| served.summaries().is_ready()) {
+            let tended = served.summaries().tend(timeout, budget).map(|(tended, wait)| {
+                if tended != Tended::Nothing {
+                    pause = Some(pause.unwrap_or_default() + wait);
+                }
+                tended
+            });
             let path = served.path();
             let so_far: &mut u64 = read_of.entry(path.to_owned()).or_default();
             let losses = served.summaries().shared().losses();
@@ -187,22 +201,19 @@ impl<'a> Background<'a> {
             if tended.is_ok() {
                 complaints.0.remove(path);
             }
-        });
+        }
         let pause = pause.unwrap_or(TEND_EVERY);
         self.rests_until = Instant::now() + pause;
         pause.min(TEND_EVERY)
     }
 
-    /// Makes durable what is known, when it is time.
-    fn commit(&mut self) {
+    /// Makes durable what is known of these, when it is time.
+    fn commit(&mut self, volumes: &[&Arc<Served>]) {
         if self.committed.elapsed() < COMMIT_EVERY {
             return;
         }
         self.committed = Instant::now();
-        let volumes = self.server.volumes();
-        let is_its = |served: &Served| served.file_system().changes_are_told() == self.are_told;
-        // What is caught up with is committed by who does that, and may take hours.
-        for served in volumes.iter().filter(|served| is_its(served) && served.summaries().is_ready()) {
+        for served in volumes.iter().filter(|served| served.summaries().is_ready()) {
             let committed = served.summaries().commit();
             if let Err(error) = committed {
                 self.complaints.tell(served.path(), &error);

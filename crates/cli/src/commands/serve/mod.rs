@@ -23,6 +23,7 @@ mod sockets;
 mod standstill;
 
 use std::{
+    fs,
     io::{self, Write},
     mem,
     net::{SocketAddr, TcpListener},
@@ -140,6 +141,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
         tell,
         catching_up: 0,
         is_reload_due: false,
+        is_one_silent,
         is_asking_again: false,
         background: None,
     };
@@ -310,7 +312,9 @@ struct Daemon {
     /// So many are being caught up with, of those of which changes are told.
     catching_up: usize,
     is_reload_due: bool,
-    /// File systems that don't answer are asked again in a while.
+    /// Not all file systems have answered when they were asked last,
+    is_one_silent: bool,
+    /// and are asked again in a while.
     is_asking_again: bool,
     /// Harvests by itself until this goes, and says when it has ended.
     background: Option<(Sender<()>, thread::JoinHandle<()>)>,
@@ -340,8 +344,10 @@ impl Daemon {
     /// One that failed is let go. Without any other there is nothing to go on for.
     fn caught_up(&mut self, Done { of, ended }: Done) -> Result<(), Failure> {
         let are_told = of.file_system().changes_are_told();
-        if let Err(error) = ended {
-            self.let_go_of_failed(&of, &error)?;
+        match ended {
+            Err(error) => self.let_go_of_failed(&of, &error)?,
+            Ok(()) if !are_told => self.start_timed(&of)?,
+            Ok(()) => {}
         }
         if self.background.is_none() {
             self.start_background()?;
@@ -370,24 +376,29 @@ impl Daemon {
                 tracing::error!("{path}: cannot end in good order: {}", message::of_error(&error));
             }
         }
-        self.running.end();
+        if !self.running.end() {
+            // It does so as the first it does, unless it has no time for anything.
+            let _ = fs::remove_file(self.settings.socket());
+        }
     }
 
     fn start_background(&mut self) -> Result<(), Failure> {
         let (going, ended) = mpsc::channel();
         let (server, schedule) = (Arc::clone(&self.server), Arc::clone(&self.schedule));
         let warden = Arc::clone(&self.running.warden);
-        {
-            // A file system on another machine may not answer: it keeps no others waiting, and nobody waits for its end.
-            let (server, schedule, warden) = (Arc::clone(&server), Arc::clone(&schedule), Arc::clone(&warden));
-            spawn("timed", move || background::run_timed(&server, &schedule, &warden))?;
-        }
         let thread = thread::Builder::new()
             .name("background".into())
             .spawn(move || background::run(&server, &schedule, &warden, &ended))
             .map_err(|error| Failure::told(format!("cannot start a thread: {error}")))?;
         self.background = Some((going, thread));
         Ok(())
+    }
+
+    /// A file system on another machine may not answer: it keeps no others waiting, and nobody waits for its end.
+    fn start_timed(&self, of: &Arc<Served>) -> Result<(), Failure> {
+        let (of, server, schedule) = (Arc::downgrade(of), Arc::clone(&self.server), Arc::clone(&self.schedule));
+        let warden = Arc::clone(&self.running.warden);
+        spawn("timed", move || background::run_timed(&of, &server, &schedule, &warden))
     }
 
     /// Finds out what has changed on these while nobody tracked them, and harvests that.
@@ -446,6 +457,10 @@ impl Daemon {
                 for message in failure.messages() {
                     tracing::error!("the settings stay as they are: {message}");
                 }
+                if self.is_one_silent {
+                    // Nobody was asked: they may be in order by the next time.
+                    self.ask_again_later();
+                }
             }
         }
         ready::ready("the settings were read again");
@@ -485,10 +500,12 @@ impl Daemon {
     /// Tracks these, and no others any more.
     fn track_others(&mut self, told: Vec<Found>) {
         let before = self.server.volumes();
+        self.is_one_silent = false;
         let (mut kept, mut new): (Vec<Arc<Served>>, Vec<ToTrack>) = (Vec::new(), Vec::new());
         for one in told {
             if is_silent(&one) {
                 tell_of_silent(&one.0);
+                self.is_one_silent = true;
                 self.ask_again_later();
                 continue;
             }

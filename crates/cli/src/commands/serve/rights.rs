@@ -16,6 +16,8 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     sync::{Arc, atomic::AtomicBool},
+    thread,
+    time::{Duration, Instant},
 };
 
 use onesweep_summary::warden::{
@@ -38,6 +40,9 @@ use crate::{
 
 /// Who the daemon is, where nobody else is named and there is such a user.
 const USER: &str = "onesweep";
+/// So long the end of the warden is waited for, and looked for so often.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What the warden keeps,
 const KEPT: [Right; 5] = [Right::SysAdmin, Right::DacReadSearch, Right::Lease, Right::Fowner, Right::SysPtrace];
 /// and where a summary by a command is declared.
@@ -154,13 +159,31 @@ impl Running {
         Ok(running)
     }
 
-    /// Ends both, which removes the socket, and waits for that.
-    pub(super) fn end(mut self) {
+    /// Ends both, which removes the socket, and waits for that; but no longer than a while for the warden, which can't end while a file
+    /// system owes it an answer. False where it hasn't by then: it does so as soon as it can.
+    pub(super) fn end(mut self) -> bool {
         if let Some(mover) = self.mover.take() {
             mover.end();
         }
         self.warden.end();
-        let _ = self.process.wait();
+        if ends_within(&mut self.process, ENDS_WITHIN) {
+            return true;
+        }
+        tracing::warn!("the warden waits for a file system that doesn't answer: it ends when that does");
+        false
+    }
+}
+
+/// Whether a child has ended by then.
+fn ends_within(process: &mut Child, time: Duration) -> bool {
+    let until = Instant::now() + time;
+    loop {
+        match process.try_wait() {
+            Ok(None) if Instant::now() < until => thread::sleep(LOOK_EVERY),
+            Ok(None) => return false,
+            // Nobody can tell any more where it isn't known.
+            Ok(Some(_)) | Err(_) => return true,
+        }
     }
 }
 
@@ -212,6 +235,14 @@ pub(super) fn run_warden(args: ServeArgs) -> Result<u8, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_does_not_end_is_not_waited_for() {
+        let mut process = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        assert!(!ends_within(&mut process, Duration::from_millis(20)));
+        drop(process.stdin.take());
+        assert!(ends_within(&mut process, Duration::from_secs(100_000)));
+    }
 
     #[test]
     fn only_stores_are_given_away() {
