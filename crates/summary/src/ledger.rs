@@ -30,8 +30,10 @@ use crate::{
     whole_for::WholeFor,
 };
 
-/// Bytes of records and totals over time that wait to be written.
+/// Bytes of records and totals over time that wait to be written,
 const UNWRITTEN_MAX: usize = 4 << 20;
+/// and in a first harvest: what is written at a time lies all over the store, of which pages that were let go are read once more.
+const UNWRITTEN_AT_FIRST_MAX: usize = 16 << 20;
 
 /// So many directories may be waiting for their first harvest before they are written without it.
 const FOUND_MAX: usize = 1 << 17;
@@ -599,7 +601,8 @@ impl Ledger {
 
     /// Writes what is known, not durably, where that is so much that it would take much memory until the next time.
     pub(crate) fn commit_much(&mut self, facts: &Facts) -> Result<(), StoreError> {
-        if self.batch.bytes() >= UNWRITTEN_MAX { self.commit(facts, false) } else { Ok(()) }
+        let most = if facts.tidied == 0 { UNWRITTEN_AT_FIRST_MAX } else { UNWRITTEN_MAX };
+        if self.batch.bytes() >= most { self.commit(facts, false) } else { Ok(()) }
     }
 
     /// Hands over what has changed to be made durable, which is done by [`Store::write_staged`] while others ask. `None` where
