@@ -80,7 +80,7 @@ impl Step {
 /// What becomes of somebody who waits for a file while a sweep is under way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// It comes.
+    /// It comes, or with the next sweep.
     GoesOn,
     /// The program reads it itself.
     Ends,

@@ -51,5 +51,6 @@ fn gives_way(way: &[&str], root: &Path, dir: &Path, left: &[PathBuf], other: &[P
         "{first} of the first walk: {}",
         text(&out.stderr)
     );
-    assert!(there(other) < 200, "no more than fits is kept");
+    // Where the kernel shows the tree, so much may have been read before it was told that one part was all.
+    assert!(sweeps == 2 || there(other) < 200, "no more than fits is kept: {}", text(&out.stderr));
 }

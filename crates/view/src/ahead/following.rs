@@ -230,9 +230,7 @@ impl<'a> Following<'a> {
                 self.guided.tell(file, State::In);
                 brought.files.extend(is_new.then_some(file));
             }
-            // When all is there, who wants something else has come to the next sweep.
-            let is_still_wanted = missing.is_empty() || self.is_still_wanted(&mut heard);
-            brought.is_whole = is_still_wanted && !self.helper.end.is_due();
+            brought.is_whole = !self.helper.end.is_due() && self.is_still_wanted(&mut heard);
         }
         // Before anybody goes on: it would read on beside the program.
         drop(files);
@@ -263,6 +261,10 @@ impl<'a> Following<'a> {
     /// Somebody waits for a file while a sweep is under way.
     fn waits(&mut self, file: u32) -> Waiting {
         let is_coming = self.guided.is_coming(file);
+        // Who has come through all of it, a part of which may be in memory before it is told, wants the next one.
+        if !is_coming && !self.batch.iter().any(|file| self.guided.is_coming(*file)) {
+            return Waiting::GoesOn;
+        }
         match (self.helper.hears_of_all, is_coming) {
             // What isn't coming is another reader's, or this one has left what is: the sweep may last for minutes.
             (true, _) => self.pace.waits(is_coming && self.is_on_the_way(file)),
@@ -407,7 +409,8 @@ mod tests {
             let folder = holes();
             let helper = helper(&folder, hears_of_all);
             let mut following = following(&helper, &folder);
-            (100..150).for_each(|file| following.guided.set(file, State::Coming));
+            following.batch = (100..150).collect();
+            following.batch.iter().for_each(|file| following.guided.set(*file, State::Coming));
             following.opens(50..58);
             following.opens(100..105);
             assert!(following.goes_on_when_somebody_wants(58) && following.board.is_ready(following.slot(58)));
@@ -416,6 +419,9 @@ mod tests {
             let ends = (60..90).any(|file| !following.goes_on_when_somebody_wants(file));
             assert_eq!(ends, hears_of_all);
             assert!(following.board.is_ready(following.slot(60)));
+            // All of it was opened: the next sweep is about to begin.
+            following.opens(100..150);
+            assert!(following.goes_on_when_somebody_wants(150) && !following.board.is_ready(following.slot(150)));
         }
     }
 
