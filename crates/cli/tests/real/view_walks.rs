@@ -10,7 +10,7 @@ use crate::{
     image::{Fs, Image},
     run::{finish, onesweep, root_test, text},
     tree::{self, Rng},
-    view::{WAYS, at_least, brought_in, place},
+    view::{WAYS, brought_in, place},
 };
 
 /// A program may leave a walk without ending it, so one that stands still is not helped for good.
@@ -37,7 +37,7 @@ fn a_walk_that_stands_still_gives_way_to_another_one() {
 
 fn gives_way(way: &[&str], root: &Path, dir: &Path, left: &[PathBuf], other: &[PathBuf]) {
     // Two fifths of a walk fit. The first one is left when its first part is there, and nothing is asked for until it gives way.
-    let script = "cat $(find \"$1\"/left -type f | head -n 12) > /dev/null; sleep 6; find \"$1\"/other -type f -exec cat {} + > /dev/null";
+    let script = "cat $(find \"$1\"/left -type f | head -n 40) > /dev/null; sleep 8; find \"$1\"/other -type f -exec cat {} + > /dev/null";
     let mut command = onesweep(["view", "--verbose", "--limit", "2M"]);
     command.args(way).args([root, dir]).args(["--", "sh", "-c", script, "sh"]).arg(dir);
     let out = finish(&mut command, 0);
@@ -45,12 +45,9 @@ fn gives_way(way: &[&str], root: &Path, dir: &Path, left: &[PathBuf], other: &[P
     let there = |files: &[_]| pages(files).values().filter(|pages| **pages > 0).count();
     let first = there(left);
     assert!((1..200).contains(&first), "{first} of the first walk: {}", text(&out.stderr));
-    // But for those that were read before it was known to be a walk.
-    assert!(
-        brought >= first + at_least(way, 195 - 10) && sweeps >= 2,
-        "{first} of the first walk: {}",
-        text(&out.stderr)
-    );
+    // But for those that were read before it was known to be a walk; where the kernel shows the tree, that may be most of them.
+    let helped = if way.is_empty() { 20 } else { 150 };
+    assert!(brought >= first.min(100) + helped && sweeps >= 2, "{first} of the first walk: {}", text(&out.stderr));
     // Where the kernel shows the tree, so much may have been read before it was told that one part was all.
     assert!(sweeps == 2 || there(other) < 200, "no more than fits is kept: {}", text(&out.stderr));
 }
