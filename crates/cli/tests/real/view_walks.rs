@@ -13,8 +13,8 @@ use crate::{
     view::{WAYS, at_least, brought_in, place},
 };
 
-/// Files of a walk that fit into the limit.
-const FIT: usize = 100;
+/// Files that are read of the first walk.
+const READ: usize = 40;
 
 /// A program may leave a walk without ending it, so one that stands still is not helped for good.
 #[test]
@@ -40,18 +40,20 @@ fn a_walk_that_stands_still_gives_way_to_another_one() {
 
 fn gives_way(way: &[&str], root: &Path, dir: &Path, left: &[PathBuf], other: &[PathBuf]) {
     // Two fifths of a walk fit. The first one is left when its first part is there, and nothing is asked for until it gives way.
-    let script = "cat $(find \"$1\"/left -type f | head -n 40) > /dev/null; sleep 8; find \"$1\"/other -type f -exec cat {} + > /dev/null";
+    let script = "cat $(find \"$1\"/left -type f | head -n \"$2\") > /dev/null; sleep 8; find \"$1\"/other -type f -exec cat {} + > /dev/null";
     let mut command = onesweep(["view", "--verbose", "--limit", "2M"]);
-    command.args(way).args([root, dir]).args(["--", "sh", "-c", script, "sh"]).arg(dir);
+    command.args(way).args([root, dir]).args(["--", "sh", "-c", script, "sh"]).arg(dir).arg(READ.to_string());
     let out = finish(&mut command, 0);
     let (brought, sweeps) = brought_in(&out.stderr);
     let there = |files: &[_]| pages(files).values().filter(|pages| **pages > 0).count();
     let first = there(left);
     assert!((1..200).contains(&first), "{first} of the first walk: {}", text(&out.stderr));
-    // Of the first walk there is more than was brought in: what it read before it was known to be one, as the second does.
-    let of_the_second = at_least(way, 195 - 10);
+    // What lies behind the files that the first walk has read was brought in; on a busy machine it may have read them before it was known to
+    // be a walk.
+    let of_the_first = first.saturating_sub(READ);
+    let sweeps_min = if of_the_first > 0 { 2 } else { 1 };
     assert!(
-        brought >= first.min(FIT) + of_the_second && sweeps >= 2,
+        brought >= of_the_first + at_least(way, 195 - 10) && sweeps >= sweeps_min,
         "{first} of the first walk: {}",
         text(&out.stderr)
     );
