@@ -10,12 +10,17 @@ use std::{
     sync::Arc,
 };
 
-use onesweep_sys::{block, cache};
+use onesweep_sys::{block, cache, files};
 
 /// Bytes by their address. Nothing can be written through it.
 pub trait BlockRead: Send + Sync {
     /// Fills the buffer with the bytes from `at` on. `UnexpectedEof` when they reach beyond the end.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()>;
+
+    /// Fills the buffer as [`read_at`](Self::read_at) does, where nobody has to wait for a disk; false where it may have to, or that isn't known.
+    fn read_at_if_cached(&self, _buffer: &mut [u8], _at: u64) -> io::Result<bool> {
+        Ok(false)
+    }
 
     /// How many bytes there are.
     fn len(&self) -> u64;
@@ -39,6 +44,10 @@ impl<T: BlockRead + ?Sized> BlockRead for Arc<T> {
         (**self).read_at(buffer, at)
     }
 
+    fn read_at_if_cached(&self, buffer: &mut [u8], at: u64) -> io::Result<bool> {
+        (**self).read_at_if_cached(buffer, at)
+    }
+
     fn len(&self) -> u64 {
         (**self).len()
     }
@@ -60,6 +69,10 @@ impl BlockRead for [u8] {
         Ok(())
     }
 
+    fn read_at_if_cached(&self, buffer: &mut [u8], at: u64) -> io::Result<bool> {
+        self.read_at(buffer, at).map(|()| true)
+    }
+
     fn len(&self) -> u64 {
         <[u8]>::len(self) as u64
     }
@@ -68,6 +81,10 @@ impl BlockRead for [u8] {
 impl<T: BlockRead + ?Sized> BlockRead for &T {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         (**self).read_at(buffer, at)
+    }
+
+    fn read_at_if_cached(&self, buffer: &mut [u8], at: u64) -> io::Result<bool> {
+        (**self).read_at_if_cached(buffer, at)
     }
 
     fn len(&self) -> u64 {
@@ -86,6 +103,10 @@ impl<T: BlockRead + ?Sized> BlockRead for &T {
 impl BlockRead for Vec<u8> {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         self.as_slice().read_at(buffer, at)
+    }
+
+    fn read_at_if_cached(&self, buffer: &mut [u8], at: u64) -> io::Result<bool> {
+        self.as_slice().read_at_if_cached(buffer, at)
     }
 
     fn len(&self) -> u64 {
@@ -123,6 +144,10 @@ impl ImageFile {
 impl BlockRead for ImageFile {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
         self.file.read_exact_at(buffer, at)
+    }
+
+    fn read_at_if_cached(&self, buffer: &mut [u8], at: u64) -> io::Result<bool> {
+        Ok(files::read_at_if_cached(self.file.as_fd(), buffer, at)? == Some(buffer.len()))
     }
 
     fn len(&self) -> u64 {
@@ -166,6 +191,12 @@ impl<B: BlockRead> BlockRead for Part<B> {
         let end = at.checked_add(buffer.len() as u64).filter(|&end| end <= self.len);
         end.ok_or(io::ErrorKind::UnexpectedEof)?;
         self.whole.read_at(buffer, self.start + at)
+    }
+
+    fn read_at_if_cached(&self, buffer: &mut [u8], at: u64) -> io::Result<bool> {
+        let end = at.checked_add(buffer.len() as u64).filter(|&end| end <= self.len);
+        end.ok_or(io::ErrorKind::UnexpectedEof)?;
+        self.whole.read_at_if_cached(buffer, self.start + at)
     }
 
     fn len(&self) -> u64 {

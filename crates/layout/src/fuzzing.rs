@@ -91,6 +91,10 @@ impl<B: BlockRead> BlockRead for Counted<B> {
         self.inner.read_at(buffer, at)
     }
 
+    fn read_at_if_cached(&self, buffer: &mut [u8], at: u64) -> io::Result<bool> {
+        self.read_at(buffer, at).map(|()| true)
+    }
+
     fn len(&self) -> u64 {
         self.inner.len()
     }

@@ -126,7 +126,7 @@ fn shown(reading: io::Result<Reading>) -> String {
 }
 
 /// What is told of empty directories with those that they are in is what reading them says.
-fn same_empty(fs: Fs, volume: &Volume, all: &[NodeId], each: &[String]) {
+fn told_as_empty(fs: Fs, volume: &Volume, all: &[NodeId], each: &[String]) -> BTreeSet<NodeId> {
     let mut told = BTreeSet::new();
     for reading in volume.read_some(all).into_iter().map(|reading| reading.expect("it is read")) {
         let mut named = reading.directories.iter().map(|(id, _)| *id);
@@ -138,12 +138,29 @@ fn same_empty(fs: Fs, volume: &Volume, all: &[NodeId], each: &[String]) {
             assert!(told.insert(id));
         }
     }
-    let is_empty = |&&id: &&NodeId| {
+    told
+}
+
+/// So are all of them, but for those of which the file system makes it hard.
+fn same_empty(fs: Fs, (root, volume): (&Path, &Volume), all: &[NodeId], each: &[String]) {
+    let mut expected = BTreeSet::new();
+    for (id, _) in volume.read_in_bulk(all, usize::MAX).into_iter().flatten().flat_map(|reading| reading.directories) {
         let reading = volume.read(id).expect("it is read");
-        reading.entries() == 0 && reading.access.acl == 0
-    };
-    let expected = if fs == Fs::Xfs { all.iter().filter(is_empty).copied().collect() } else { BTreeSet::new() };
-    assert_eq!(told, expected, "{}", fs.name());
+        let is_large = fs == Fs::Ext4 && reading.blocks > 8;
+        if reading.entries() == 0 && reading.access.acl == 0 && !is_large {
+            expected.insert(id);
+        }
+    }
+    if fs == Fs::Ext4 {
+        for with_attributes in ["a/b/2", "a/b/6", "a/b/7"] {
+            let directory = File::open(root.join(with_attributes)).expect("a directory");
+            expected.remove(&volume.node_of(directory.as_fd()).expect("its number"));
+        }
+    }
+    assert!(expected.len() > 700, "{}: {}", fs.name(), expected.len());
+    // Of what isn't in memory ext4 tells nothing, and the kernel may drop what was read.
+    let is_same = (0..10).any(|_| told_as_empty(fs, volume, all, each) == expected);
+    assert!(is_same, "{}: {:?}", fs.name(), told_as_empty(fs, volume, all, each).symmetric_difference(&expected));
 }
 
 fn same_readings(fs: Fs) {
@@ -163,7 +180,7 @@ fn same_readings(fs: Fs) {
     assert!(volume.begin_bulk(), "{}: it can be read in bulk", fs.name());
     read(usize::MAX).zip(&each).for_each(|(bulk, each)| assert_eq!(bulk, *each, "{}", fs.name()));
     read(100).zip(few).for_each(|(bulk, few)| assert_eq!(bulk, few, "{}", fs.name()));
-    same_empty(fs, &volume, &all, &each);
+    same_empty(fs, (&root, &volume), &all, &each);
     // One by one and in any order, too.
     for (&directory, each) in all.iter().zip(&each).rev().step_by(7) {
         let first = volume.read_some(&[directory, volume.root()]).swap_remove(0);

@@ -104,6 +104,7 @@ impl Session<'_> {
         names.clear();
         between.clear();
         let scanned = scan(*top, buffer, (tree, kind::DIR_INDEX), inodes, &mut |part| match part {
+            _ if note_attributes(&part, between) => {}
             Part::Item(item) if item.key.kind == kind::INODE_ITEM => {
                 let Some(told) = trees.told(&item) else { return };
                 if inodes.binary_search(&told.ino).is_ok() {
@@ -128,10 +129,9 @@ impl Session<'_> {
             }
         });
         // What isn't told is read in the ordinary way, which says why: of the last one all that is behind its inode may be missing.
-        if scanned.is_err()
-            && let Some(last) = listed.last_mut()
-        {
-            last.is_special = true;
+        if scanned.is_err() {
+            listed.last_mut().into_iter().for_each(|last| last.is_special = true);
+            between.last_mut().into_iter().for_each(|last| last.has_xattrs = true);
         }
     }
 
@@ -145,15 +145,21 @@ impl Session<'_> {
                 None => others.push(ino),
             }
         }
-        let _ = scan(*top, buffer, (tree, kind::INODE_ITEM), &others, &mut |part| {
-            if let Part::Item(item) = part
-                && item.key.kind == kind::INODE_ITEM
-            {
-                told.extend(trees.told(&item));
-            }
+        let scanned = scan(*top, buffer, (tree, kind::XATTR_ITEM), &others, &mut |part| match part {
+            _ if note_attributes(&part, &mut told) => {}
+            Part::Item(item) if item.key.kind == kind::INODE_ITEM => told.extend(trees.told(&item)),
+            _ => {}
         });
+        if scanned.is_err() {
+            told.last_mut().into_iter().for_each(|last| last.has_xattrs = true);
+        }
         told.sort_unstable_by_key(|inode| inode.ino);
         told.into_iter().for_each(found);
+    }
+
+    /// Whether nothing is in a directory, and it has no access list: a directory is as large as its names, taken twice.
+    pub(super) fn is_known_empty(told: &Told) -> bool {
+        told.size == 0 && !told.has_xattrs
     }
 
     /// Adds the names of a directory that was looked into. `None` where they can't all be told, or are more than `most`, or it has an
@@ -181,13 +187,7 @@ impl Session<'_> {
 /// Whether a directory is special by an item of it; a name is added.
 fn is_it_special(item: &Item<'_>, names: &mut Names) -> bool {
     match item.key.kind {
-        kind::XATTR_ITEM => {
-            let mut has_list = false;
-            let parsed = Attribute::parse(item.data, &mut |attribute| {
-                has_list |= attribute.name == ACCESS_LIST.to_bytes();
-            });
-            has_list || parsed.is_err()
-        }
+        kind::XATTR_ITEM => is_access_list(item),
         kind::DIR_INDEX => match DirItem::parse(item.data) {
             Ok(DirItem { location, name, .. }) if location.kind == kind::INODE_ITEM => {
                 names.add(location.objectid, name);
@@ -199,10 +199,32 @@ fn is_it_special(item: &Item<'_>, names: &mut Names) -> bool {
     }
 }
 
+/// Notes that an inode has an access list, or may have one, if it is the last that was told; whether that is all that a part tells.
+fn note_attributes(part: &Part<'_>, told: &mut [Told]) -> bool {
+    let Some(last) = told.last_mut() else { return false };
+    match part {
+        Part::Item(item) if item.key.objectid == last.ino && item.key.kind == kind::XATTR_ITEM => {
+            last.has_xattrs |= is_access_list(item);
+            true
+        }
+        Part::Cut(ino) if *ino == last.ino => {
+            last.has_xattrs = true;
+            true
+        }
+        _ => false,
+    }
+}
+
+fn is_access_list(item: &Item<'_>) -> bool {
+    let mut is_one = false;
+    let parsed = Attribute::parse(item.data, &mut |attribute| is_one |= attribute.name == ACCESS_LIST.to_bytes());
+    is_one || parsed.is_err()
+}
+
 /// What a scan comes across.
 enum Part<'a> {
     Item(Item<'a>),
-    /// Further items of that inode are passed over.
+    /// All further items of that inode are passed over, if there are any.
     Cut(u64),
 }
 
@@ -226,11 +248,11 @@ fn scan(
                 left = &left[passed..];
                 let is_wanted = left.first() == Some(&next.objectid);
                 // Behind its attributes come its names, twice.
-                if is_wanted && up_to >= kind::DIR_ITEM && next.kind < kind::DIR_ITEM {
+                if is_wanted && next.kind <= up_to.min(kind::XATTR_ITEM) {
                     goes_on = Some(next);
-                } else if is_wanted {
+                } else {
                     visit(Part::Cut(next.objectid));
-                    left = &left[1..];
+                    left = &left[usize::from(is_wanted)..];
                 }
             }
         }

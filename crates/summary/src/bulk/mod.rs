@@ -41,6 +41,7 @@ pub(super) struct Told {
     blocks: u64,
     mtime: (i64, u32),
     ctime: (i64, u32),
+    /// An access list may be among them.
     has_xattrs: bool,
 }
 
@@ -142,11 +143,12 @@ impl Session<'_> {
         }
     }
 
-    /// Whether nothing is in a directory that was told, and it has no access list; false, too, where that isn't known without a look into it.
-    fn is_known_empty(&self, directory: NodeId, told: &Told) -> bool {
+    /// Whether nothing is in a directory that was told, and it has no access list; false, too, where that isn't known without waiting for a look into it.
+    fn is_known_empty(&mut self, directory: NodeId, told: &Told) -> bool {
         match self {
+            Session::Ext4(session) => session.is_known_empty(told),
             Session::Xfs(session) => session.is_known_empty(directory, told),
-            Session::Ext4(_) | Session::Btrfs(_) => false,
+            Session::Btrfs(_) => btrfs::Session::is_known_empty(told),
         }
     }
 
@@ -260,7 +262,7 @@ impl Bulk {
     fn reading<'a>(
         &self,
         volume: &Volume,
-        session: &Session<'_>,
+        session: &mut Session<'_>,
         directory: NodeId,
         (told, list): (&Told, Option<&[u8]>),
         named: impl Iterator<Item = Option<(&'a Told, &'a [u8])>>,
@@ -277,7 +279,7 @@ impl Bulk {
             let id = NodeId { subvolume: directory.subvolume, ino: told.ino, generation: told.generation };
             let stat = told.stat(&self.other);
             if stat.file_type() == EntryType::Dir {
-                reading.directories.push((id, name.to_vec()));
+                reading.directories.push((id, name.into()));
                 if reading.empty.len() < EMPTY_AT_ONCE {
                     reading.empty.extend(self.empty(volume, session, id, told));
                 }
@@ -304,7 +306,7 @@ impl Bulk {
     }
 
     /// What reading it would say of a directory with nothing in it, where that is known.
-    fn empty(&self, volume: &Volume, session: &Session<'_>, id: NodeId, told: &Told) -> Option<Empty> {
+    fn empty(&self, volume: &Volume, session: &mut Session<'_>, id: NodeId, told: &Told) -> Option<Empty> {
         if self.with_mounts.contains(&id) || !session.is_known_empty(id, told) {
             return None;
         }

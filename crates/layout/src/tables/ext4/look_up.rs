@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use super::{
     Ext4,
     directory::{self, Directory},
+    extents::Run,
     fields::le32,
     inode::{CASEFOLD, EA_INODE, ENCRYPTED, INLINE_DATA, RawInode, kind},
     source::Direct,
@@ -69,14 +70,45 @@ impl<B: BlockRead> LookUp<'_, B> {
     /// Tells the names of a directory with the inodes that they name, until `tell` says no. `None` where they aren't all told.
     pub fn names(&mut self, number: u32, tell: &mut dyn FnMut(u32, &[u8]) -> bool) -> Option<()> {
         let volume = self.volume;
+        let (directory, blocks) = self.directory(number)?;
+        self.block.resize(volume.superblock.block_bytes as usize, 0);
+        for block in blocks.iter().flat_map(|run| run.physical..run.physical + run.count) {
+            volume.device.read_at(&mut self.block, volume.byte_of(block)).ok()?;
+            self.names_of_block(&directory, tell)?;
+        }
+        Some(())
+    }
+
+    /// Whether a directory is one block without names. `None` where that can't be told, or only by waiting for the disk.
+    pub fn is_one_empty_block(&mut self, number: u32) -> Option<bool> {
+        let volume = self.volume;
+        if self.raw(number)?.size(&volume.superblock) != u64::from(volume.superblock.block_bytes) {
+            return Some(false);
+        }
+        let (directory, blocks) = self.directory(number)?;
+        let [Run { physical, .. }] = *blocks else { return None };
+        self.block.resize(volume.superblock.block_bytes as usize, 0);
+        let is_read = volume.device.read_at_if_cached(&mut self.block, volume.byte_of(physical)).ok()?;
+        let mut is_empty = true;
+        let told = is_read.then(|| {
+            self.names_of_block(&directory, &mut |_, _| {
+                is_empty = false;
+                false
+            })
+        })?;
+        (told.is_some() || !is_empty).then_some(is_empty)
+    }
+
+    /// What is needed to read a directory, and where all of its blocks are.
+    fn directory(&mut self, number: u32) -> Option<(Directory, Vec<Run>)> {
+        let volume = self.volume;
         let superblock = &volume.superblock;
         let raw = self.raw(number)?;
         // What is encrypted only the kernel shows as users see it.
         if raw.kind() != kind::DIRECTORY || raw.flags() & (ENCRYPTED | INLINE_DATA | CASEFOLD) != 0 {
             return None;
         }
-        let (block_bytes, blocks) = (superblock.block_bytes as usize, raw.size(superblock));
-        let blocks = blocks.div_ceil(block_bytes as u64);
+        let blocks = raw.size(superblock).div_ceil(superblock.block_bytes.into());
         if blocks > BLOCKS_MAX {
             return None;
         }
@@ -89,26 +121,23 @@ impl<B: BlockRead> LookUp<'_, B> {
             has_index_to_check: false,
         };
         let is_whole = mapped.runs.iter().map(|run| run.count).sum::<u64>() == blocks;
-        if !is_whole || mapped.lack.is_some() || mapped.runs.iter().any(|run| run.unwritten) {
+        let can_be_read = is_whole && mapped.lack.is_none() && !mapped.runs.iter().any(|run| run.unwritten);
+        can_be_read.then_some((directory, mapped.runs))
+    }
+
+    /// Those in the block that was read last. `None` where they aren't all told.
+    fn names_of_block(&self, directory: &Directory, tell: &mut dyn FnMut(u32, &[u8]) -> bool) -> Option<()> {
+        let superblock = &self.volume.superblock;
+        if superblock.is_checksummed() && directory::check(directory, &self.block).is_err() {
             return None;
         }
-        self.block.resize(block_bytes, 0);
-        for block in mapped.runs.iter().flat_map(|run| run.physical..run.physical + run.count) {
-            volume.device.read_at(&mut self.block, volume.byte_of(block)).ok()?;
-            if superblock.is_checksummed() && directory::check(&directory, &self.block).is_err() {
-                return None;
-            }
-            let mut all_are_told = true;
-            let mut shown = Vec::new();
-            let flow = directory::names(&directory, superblock, &self.block, 0, &mut shown, &mut |told| {
-                let inode = told.ok().and_then(|(name, _)| Some((u32::try_from(name.inode).ok()?, name.name)));
-                all_are_told = inode.is_some_and(|(inode, name)| tell(inode, name));
-                if all_are_told { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            });
-            if flow.is_break() || !all_are_told {
-                return None;
-            }
-        }
-        Some(())
+        let mut all_are_told = true;
+        let mut shown = Vec::new();
+        let flow = directory::names(directory, superblock, &self.block, 0, &mut shown, &mut |told| {
+            let inode = told.ok().and_then(|(name, _)| Some((u32::try_from(name.inode).ok()?, name.name)));
+            all_are_told = inode.is_some_and(|(inode, name)| tell(inode, name));
+            if all_are_told { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        (flow.is_continue() && all_are_told).then_some(())
     }
 }
