@@ -11,7 +11,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 
 use super::company::Companion;
-use super::images::{Facts, Images};
+use super::images::{self, Facts, Images};
 use super::pipe::{self, Ended};
 use super::results::{NOT_INSTALLED, Outcome};
 use super::run::{Cache, Company, Run};
@@ -95,7 +95,7 @@ pub(crate) fn measure(
     let mut outcome = match run.setting.cache {
         _ if run.work.is_of_the_file() => of_the_file(run, &argv, interrupt)?,
         Cache::Cold => cold(run, unpacked, &scratch, &target, &argv, interrupt)?,
-        Cache::Warm => warm(run, unpacked, &places, &argv, interrupt)?,
+        Cache::Warm => warm(run, unpacked, &scratch, &places, &argv, interrupt)?,
     };
     argv[0] = named;
     // Places of the day say nothing.
@@ -164,6 +164,15 @@ fn open_to_all(image: &Path, fs: Fs, scratch: &Scratch) -> Result<(), String> {
     opened.map(drop)
 }
 
+/// A copy of the image, where the image itself won't do: something may be written, or all of it is to be read by others than root.
+fn copied(run: &Run, unpacked: &Unpacked, writable: bool, scratch: &Scratch) -> Result<Option<images::Copy>, String> {
+    let copy = if writable || run.work.by_user { Some(Images::copy(&unpacked.image)?) } else { None };
+    if let Some(copy) = copy.as_ref().filter(|_| run.work.by_user) {
+        open_to_all(&copy.0, run.setting.image.fs()?, scratch)?;
+    }
+    Ok(copy)
+}
+
 /// From an emulated disk that was mounted just now: a fresh mount has nothing in the page cache. Or from the device of such
 /// a disk, which nobody has read before.
 fn cold(
@@ -176,10 +185,7 @@ fn cold(
 ) -> Result<Outcome, String> {
     let setting = &run.setting;
     let writable = setting.company == Company::Writer || run.work.writes();
-    let copy = if writable || run.work.by_user { Some(Images::copy(&unpacked.image)?) } else { None };
-    if let Some(copy) = copy.as_ref().filter(|_| run.work.by_user) {
-        open_to_all(&copy.0, setting.image.fs()?, scratch)?;
-    }
+    let copy = copied(run, unpacked, writable, scratch)?;
     let trace = scratch.file("trace");
     let model = setting.disk.emulated()?;
     let spec = Spec {
@@ -256,6 +262,7 @@ fn cold(
 fn warm(
     run: &Run,
     unpacked: &Unpacked,
+    scratch: &Scratch,
     places: &Places<'_>,
     argv: &[String],
     interrupt: &Interrupt,
@@ -263,16 +270,20 @@ fn warm(
     let (fs, target) = (run.setting.image.fs()?, places.root);
     let writable = run.work.writes();
     let options = mount_options(&run.setting.image.fs, writable);
-    let copy = if writable { Some(Images::copy(&unpacked.image)?) } else { None };
-    let mut mounted = match &copy {
-        Some(copy) => PlainMount::writable(&copy.0, target, fs.mount_type(), &options)?,
-        None => PlainMount::read_only(&unpacked.image, target, fs.mount_type(), &options)?,
+    let copy = copied(run, unpacked, writable, scratch)?;
+    let image = copy.as_ref().map_or(&unpacked.image, |copy| &copy.0);
+    let mut mounted = match writable {
+        true => PlainMount::writable(image, target, fs.mount_type(), &options)?,
+        false => PlainMount::read_only(image, target, fs.mount_type(), &options)?,
     };
     let program = argv.first().map_or(Path::new(""), Path::new);
+    let by_whom = if run.work.by_user { user::words() } else { Vec::new() };
     let ended = bring_in(target, program, interrupt).and_then(|()| match run.work.viewed {
         // What is removed can't be removed again.
-        Some(_) if run.work.tool != Tool::Remove => viewed::run_twice(argv, places.view, places.copies, interrupt)
-            .map(|(ended, again_s)| (ended, Some(again_s))),
+        Some(_) if run.work.tool != Tool::Remove => {
+            viewed::run_twice(argv, &by_whom, places.view, places.copies, interrupt)
+                .map(|(ended, again_s)| (ended, Some(again_s)))
+        }
         _ => pipe::run(argv, interrupt).map(|ended| (ended, None)),
     });
     mounted.end()?;

@@ -18,16 +18,18 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What stands between the words of `onesweep view` and the program.
 const BETWEEN: &str = "--";
 
-/// Runs the program of `argv`, which begins with `onesweep view` and its words, twice in one view at `view`. What it writes into
-/// `copies` goes between the two. Gives how it ended, and how long it took the second time.
+/// Runs the program of `argv`, which begins with `onesweep view` and its words, twice in one view at `view`, behind the words of
+/// `by_whom`, since a user's view is his alone. What it writes into `copies` goes between the two. Gives how it ended, and how long it
+/// took the second time.
 pub(crate) fn run_twice(
     argv: &[String],
+    by_whom: &[String],
     view: &Path,
     copies: &Path,
     interrupt: &Interrupt,
 ) -> Result<(Ended, f64), String> {
     let between = argv.iter().position(|word| word == BETWEEN).ok_or("no program through the view")?;
-    let (words, program) = (&argv[..between], &argv[between + 1..]);
+    let (words, program) = (&argv[..between], &[by_whom, &argv[between + 1..]].concat()[..]);
     let shown = Shown::begin(words, view, interrupt)?;
     let ended = pipe::run(program, interrupt).and_then(|first| {
         empty(copies)?;
@@ -111,7 +113,8 @@ mod tests {
     #[test]
     fn what_shows_nothing_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let run = |argv: &[&str]| run_twice(&words(argv), dir.path(), dir.path(), &Interrupt::default()).unwrap_err();
+        let run =
+            |argv: &[&str]| run_twice(&words(argv), &[], dir.path(), dir.path(), &Interrupt::default()).unwrap_err();
         assert!(run(&["true", "--", "true"]).starts_with("true view ended: "));
         assert!(run(&["/no/such/program", "--", "true"]).starts_with("can't run /no/such/program: "));
         assert_eq!(run(&["true"]), "no program through the view");
@@ -141,7 +144,9 @@ mod tests {
             let run = ["--".into(), "sh".into(), "-c".into(), program.into(), "sh".into(), text(&view), text(&copies)];
             shown.into_iter().chain(run).collect::<Vec<String>>()
         };
-        let (ended, again_s) = run_twice(&argv(copy), &view, &copies, &Interrupt::default()).unwrap();
+        let by_whom = words(&["env", "BY_WHOM=user"]);
+        let by_user = format!("test \"$BY_WHOM\" = user && {copy}");
+        let (ended, again_s) = run_twice(&argv(&by_user), &by_whom, &view, &copies, &Interrupt::default()).unwrap();
         assert_eq!((ended.code, ended.complaint.as_str()), (0, ""));
         assert!(ended.wall_s > 0.0 && again_s > 0.0);
         assert_eq!(fs::read(copies.join("file")).unwrap(), b"bytes");
@@ -150,7 +155,7 @@ mod tests {
         empty(&copies).unwrap();
         // Once it ends so, and once otherwise.
         let fickle = format!("test -e \"$1\"/../fell && exit 3; touch \"$1\"/../fell; {copy}");
-        let error = run_twice(&argv(&fickle), &view, &copies, &Interrupt::default()).unwrap_err();
+        let error = run_twice(&argv(&fickle), &[], &view, &copies, &Interrupt::default()).unwrap_err();
         assert_eq!(error, "sh ended with 0 and then with 3");
         assert!(!mount::is_mounted(&view));
     }

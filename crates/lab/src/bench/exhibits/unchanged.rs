@@ -2,7 +2,7 @@
 
 use super::{Case, Exhibit};
 use crate::bench::page::{self, Table};
-use crate::bench::plot::Pictures;
+use crate::bench::plot::{Pictures, Way, Ways};
 use crate::bench::results::{Outcome, Results};
 use crate::bench::run::{Disk, Run, Setting, Stretch, Subject};
 use crate::bench::statistics::{self, Spread};
@@ -33,6 +33,8 @@ const CONTENT: Option<[f64; 2]> = Some([8.0, 3.0]);
 
 /// Programs of an ordinary user.
 const BY_USER: [Tool; 2] = [Tool::GnuTar, Tool::Grep];
+/// The same with everything in memory: who reads all, who reads much and does little, who reads no content.
+const CLOCKED_BY_USER: [Tool; 3] = [Tool::GnuTar, Tool::Grep, Tool::Ls];
 
 /// Programs that run where there is nothing to gain.
 const CLOCKED: [Tool; 13] = [
@@ -87,7 +89,7 @@ impl Idle {
     /// What its columns are called.
     fn columns(self, help: Help) -> Vec<&'static str> {
         match (help, self.is_twice(help)) {
-            (Help::Run, _) => vec!["`run` ÷ alone", "to reach"],
+            (Help::Run, _) => vec!["`run` ÷ alone", "to reach", "`run`, its start with it, ÷ alone"],
             (Help::View, false) => vec!["`view` ÷ alone", "to reach"],
             (Help::View, true) => vec!["`view`, first ÷ alone", "to reach", "`view`, again ÷ alone", "to reach"],
             (Help::ViewReadWrite, false) => vec!["`view --read-write` ÷ alone"],
@@ -107,7 +109,7 @@ enum Help {
     View,
     /// On a copy of the image, since something may be written.
     ViewReadWrite,
-    /// As users other than root have a view.
+    /// By root, who asks for it: a user's has neither fanotify nor processors that are kept awake.
     Fuse,
 }
 
@@ -241,6 +243,55 @@ impl Unchanged {
         table
     }
 
+    /// An ordinary user's program alone, and in a view of his, with everything in memory.
+    fn warm_by_user(&self, tool: Tool) -> [Run; 2] {
+        [Work::of(tool), Help::View.given(tool, 1)].map(|work| self.clocked(Idle::Warm).run(work.by_user()))
+    }
+
+    fn warm_user_case(&self, tool: Tool) -> Case {
+        let sides = self.warm_by_user(tool).map(|run| run.rounds(REPORTED_ROUNDS));
+        let in_turns =
+            (0..REPORTED_ROUNDS as usize).flat_map(|round| sides.iter().filter_map(move |side| side.get(round)));
+        Case { name: format!("unchanged-user-warm-{}", named(tool)), runs: in_turns.cloned().collect() }
+    }
+
+    fn warm_user_table(&self, results: &Results) -> Table {
+        let mut table =
+            Table::new(&["program", "alone, warm, not root s", "`view`, first ÷ alone", "`view`, again ÷ alone"]);
+        for tool in CLOCKED_BY_USER {
+            let [alone, viewed] = self.warm_by_user(tool);
+            let mut row =
+                vec![Work::of(tool).name(), page::measured(results.figure(&alone, |outcome| Some(outcome.wall_s)))];
+            let alone = results.by_round(&alone, |outcome: &Outcome| Some(outcome.wall_s));
+            let times: [fn(&Outcome) -> Option<f64>; 2] = [|outcome| Some(outcome.wall_s), |outcome| outcome.again_s];
+            for seconds in times {
+                row.push(page::measured(statistics::ratios(&results.by_round(&viewed, seconds), &alone)));
+            }
+            table.row(row);
+        }
+        table
+    }
+
+    /// Where the head is for GNU tar, alone and with each of [`PARTS`] ahead of it.
+    fn way(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
+        let works = PARTS.map(|parts| Help::Run.given(Tool::GnuTar, parts));
+        let mut panels = Vec::new();
+        for work in std::iter::once(Work::of(Tool::GnuTar)).chain(works) {
+            let run = self.run(work);
+            let Some(record) = results.of(&run).filter(|record| !record.outcome.head.is_empty()) else { continue };
+            let gigabytes = |address: u64| address as f64 / 1e9;
+            let tenths = record.outcome.head.iter().map(|&(at, from, to)| (at, gigabytes(from), gigabytes(to)));
+            panels.push(Way { title: run.work.name(), tenths: tenths.collect() });
+        }
+        if panels.is_empty() {
+            return Ok(String::new());
+        }
+        let top = panels.iter().flat_map(|way| way.tenths.iter().map(|tenth| tenth.2)).fold(0.1, f64::max);
+        let ways = Ways { axis: "place (GB)".into(), top, panels };
+        let drawn = pictures.add("unchanged-way", "place of the head over time", &ways)?;
+        Ok(format!("Where the head is for GNU tar; the time axes differ.\n\n{drawn}\n"))
+    }
+
     /// Where the clock counts.
     fn clocked(&self, idle: Idle) -> Setting {
         match idle {
@@ -263,6 +314,11 @@ impl Unchanged {
     fn clock_ratio(&self, results: &Results, idle: Idle, help: Help, tool: Tool) -> Option<Spread> {
         let clock = |outcome: &Outcome| Some((outcome.wall_s - help.start_s()).max(0.0));
         self.ratio_to_alone(results, idle, help, tool, &clock)
+    }
+
+    /// The same with all that starting takes.
+    fn whole_ratio(&self, results: &Results, idle: Idle, help: Help, tool: Tool) -> Option<Spread> {
+        self.ratio_to_alone(results, idle, help, tool, &|outcome: &Outcome| Some(outcome.wall_s))
     }
 
     /// The same of the second time in one view.
@@ -315,6 +371,9 @@ impl Unchanged {
                         None => format!("≤ {most}"),
                     }));
                 }
+                if help.start_s() > 0.0 {
+                    row.push(page::measured(self.whole_ratio(results, idle, help, tool)));
+                }
                 row.extend((idle.is_twice(help) && !is_again).then(|| "–".to_owned()));
             }
             table.row(row);
@@ -343,33 +402,38 @@ impl Exhibit for Unchanged {
         let clocked = Idle::ALL.into_iter().flat_map(|idle| CLOCKED.map(|tool| self.clocked_case(idle, tool)));
         let by_user = BY_USER
             .map(|tool| Case { name: format!("unchanged-user-{}", named(tool)), runs: self.by_user(tool).collect() });
-        cold.into_iter().chain(by_user).chain(clocked).collect()
+        let warm_by_user = CLOCKED_BY_USER.map(|tool| self.warm_user_case(tool));
+        cold.into_iter().chain(by_user).chain(clocked).chain(warm_by_user).collect()
     }
 
-    fn show(&self, results: &Results, _pictures: &mut Pictures) -> Result<String, String> {
+    fn show(&self, results: &Results, pictures: &mut Pictures) -> Result<String, String> {
         let [warm, ssd] = Idle::ALL.map(|idle| (idle.rounds(), self.clock_table(results, idle)));
         Ok(format!(
             "`random`, ext4, cold, track buffer off: modelled disk time of a program alone, and under `onesweep run`, with what \
              the helper reads. By default it may fill what memory the machine has to spare, which holds the tree; an eighth is \
              `--limit` with an eighth of the content's bytes. restic, written in Go, makes its system calls itself, where `run` sees none. \
              `rm -r` works on a copy of the image, and its time is that until all is written. A second back-up is `find -type f -size +0`, and \
-             `cat` of each hundredth file: it looks at all, and reads little.\n\n{}\n\
+             `cat` of each hundredth file: it looks at all, and reads little.\n\n{}\n{}\
              Through a read-only `onesweep view` (`rm -r` through one that may be written):\n\n{}\n\
-             The same by FUSE, which root can have, too:\n\n{}\n\
+             The same by FUSE, which root can have, too. What was read through it lies in memory twice, and `--limit` counts it once, so an eighth takes the memory of two:\n\n{}\n\
              All of that as root. By an ordinary user, who may not read the tables of the disk, and whose view is by FUSE:\n\n{}\n\
-             With everything in memory, the program among it, by the clock, in pairs: {} rounds. What `run` takes is less {} ms for starting, and 0.00 where that was all. A view stands \
+             With everything in memory, the program among it, by the clock, in pairs: {} rounds. What `run` takes is less {} ms for starting, and 0.00 where that was all; one column has all of it. A view stands \
              already, and a program runs twice in it: first when the kernel knows nothing of the view, and again when it has kept what it was \
-             told. Through `view --read-write`, on a copy of the image, and by FUSE {REPORTED_ROUNDS} rounds. `rm -r` removes once, \
+             told. Through `view --read-write`, on a copy of the image, and by FUSE, by root with `--fuse`, {REPORTED_ROUNDS} rounds. `rm -r` removes once, \
              and mounting its view counts.\n\n{}\n\
+             The same by an ordinary user, beside his program alone, {REPORTED_ROUNDS} rounds; his view has neither fanotify nor processors that are kept awake \
+             (`/dev/cpu_dma_latency`):\n\n{}\n\
              Cold, on the model `ssd`, which has no seeks to save, in real time: the clock in the same way, with mounting and unmounting the \
              view, {} rounds.\n\n{}",
             self.table(results, Help::Run),
+            self.way(results, pictures)?,
             self.table(results, Help::View),
             self.table(results, Help::Fuse),
             self.user_table(results),
             warm.0,
             Help::Run.start_s() * 1000.0,
             warm.1,
+            self.warm_user_table(results),
             ssd.0,
             ssd.1,
         ))
@@ -426,7 +490,12 @@ mod tests {
                 }
             }
             let table = exhibit.clock_table(&results, idle).to_string();
-            let run_and_view = "| 1.00 (1.00 to 1.00) | ≤ 1.05, met | 1.50 (1.50 to 1.50) | ≤ 1.25, **not met** |";
+            let rounds = f64::from(idle.rounds());
+            let whole = [1.0 + 2.0 * 0.1 / (1.0 + rounds), 1.0 + 0.1 / rounds, 1.1].map(page::number);
+            let run_and_view = format!(
+                "| 1.00 (1.00 to 1.00) | ≤ 1.05, met | {} ({} to {}) | 1.50 (1.50 to 1.50) | ≤ 1.25, **not met** |",
+                whole[0], whole[1], whole[2]
+            );
             let rest = match idle {
                 Idle::Warm => {
                     " 1.20 (1.20 to 1.20) | ≤ 1.25, met | not measured | not measured | not measured | not measured |"
@@ -450,6 +519,45 @@ mod tests {
         assert!(table.contains(&format!("| GNU tar | 300 | 20.0 | 15.0 | {none} | {none} | 100 | 3.00 |")), "{table}");
         let case = |case: &Case| case.name == "unchanged-user-gnu-tar" && case.runs.len() == 4;
         assert!(exhibit.cases().iter().any(case));
+    }
+
+    #[test]
+    fn a_users_view_is_held_against_his_own_program() {
+        let (exhibit, mut results) = (Unchanged::new(1), Results::default());
+        let facts = Facts { image_sha256: "abc".into(), ..Facts::default() };
+        results.images.insert(exhibit.setting().image.name(), facts);
+        let case = exhibit.cases().into_iter().find(|case| case.name == "unchanged-user-warm-ls--lr").unwrap();
+        assert_eq!(case.runs.len(), 2 * REPORTED_ROUNDS as usize);
+        assert!(case.runs.iter().all(|run| run.work.by_user && run.setting.is_by_the_clock()));
+        for run in case.runs {
+            let alone_s = 1.0 + f64::from(run.round);
+            let (wall_s, again_s) = if run.work.viewed.is_some() { (6.0, Some(3.0)) } else { (1.0, None) };
+            let record = record(run, 0.0);
+            let outcome = Outcome { wall_s: wall_s * alone_s, again_s: again_s.map(|s| s * alone_s), ..record.outcome };
+            results.enter(Record { outcome, ..record });
+        }
+        // Root's alone and root's view by FUSE are other ones.
+        let setting = exhibit.clocked(Idle::Warm);
+        results.enter(record(setting.run(Work::of(Tool::Ls)), 0.0));
+        results.enter(record(setting.run(Help::Fuse.given(Tool::Ls, 1)), 0.0));
+        let table = exhibit.warm_user_table(&results).to_string();
+        let row = "| ls -lR | 2.00 (1.00 to 3.00) | 6.00 (6.00 to 6.00) | 3.00 (3.00 to 3.00) |";
+        assert!(table.contains(row), "{table}");
+        assert!(table.contains("| GNU tar | not measured | not measured | not measured |"), "{table}");
+    }
+
+    #[test]
+    fn the_way_of_the_head_is_drawn_of_what_was_kept() {
+        let (exhibit, mut results) = tar_alone();
+        let dir = tempfile::tempdir().unwrap();
+        let mut pictures = Pictures::into(dir.path()).unwrap();
+        assert_eq!(exhibit.way(&results, &mut pictures), Ok(String::new()));
+        let helped = record(exhibit.run(Work::of(Tool::GnuTar).ahead(8)), 50_000.0);
+        let head = vec![(0.0, 0, 9 << 20), (0.1, 0, 1 << 30)];
+        results.enter(Record { outcome: Outcome { head, ..helped.outcome.clone() }, ..helped });
+        assert!(exhibit.way(&results, &mut pictures).unwrap().contains("unchanged-way.svg"));
+        let drawn = std::fs::read_to_string(dir.path().join("unchanged-way.svg")).unwrap();
+        assert!(drawn.contains("onesweep run --limit 1/8 GNU tar"), "{drawn}");
     }
 
     #[test]
