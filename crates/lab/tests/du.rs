@@ -15,11 +15,14 @@ const SERVER: &str = "#!/bin/sh
 case $1 in
 serve)
     echo 'tree: 1 of 1 directories harvested in 0.0 s' >&2
+    echo 'tree: 1 directories harvested in the background' >&2
+    echo 'tree: all that had changed was harvested in the background, 3 directories' >&2
     tail -f /dev/null &
     trap 'kill $!; exit 0' TERM
     wait;;
 du)
     for tree; do :; done
+    echo asked >> \"$0.asked\"
     exec du -s -B1 \"$tree\";;
 esac
 ";
@@ -55,7 +58,7 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     let server = home.join("onesweep");
     fs::write(&server, SERVER).unwrap();
     fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
-    let cases = ["days-b-ext4", "disk-cost", "overwrite", "records", "disk-records", "storm"];
+    let cases = ["days-b-ext4", "disk-cost", "background", "overwrite", "records", "disk-records", "storm"];
     let mut bench = Command::new(PROGRAM);
     bench.args(["bench", "du", "--scale", "0.001", "--onesweep"]).arg(&server).env("TMPDIR", home);
     bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out"));
@@ -69,12 +72,18 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     let outcome = |case: &str, kind: &str| results["cases"][case]["outcome"][kind].clone();
     let days = outcome("days-b-ext4", "days");
     assert_eq!(days["days"].as_array().unwrap().len(), 13, "{said}");
-    assert!(days["walks"]["du"]["busy_ms"].as_f64() > Some(0.0), "{days}");
+    for walk in ["du", "onesweep du, no server"] {
+        assert!(days["walks"][walk]["busy_ms"].as_f64() > Some(0.0), "{days}");
+    }
     assert!(days["pass_ms"].as_f64() > Some(0.0) && days["restart"]["busy_ms"].is_number(), "{days}");
     let steps = outcome("disk-cost", "costs")["steps"].clone();
-    let names: Vec<&str> = steps.as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["untar", "tar", "cp", "compile", "rm -r"]);
+    assert_eq!(names(&steps), ["untar", "tar", "cp", "compile", "rm -r"]);
     assert!(steps[0]["tracked"][0]["wall_s"].as_f64() > Some(0.0) && steps[4]["alone"].as_array().unwrap().len() == 1);
+    let background = outcome("background", "background");
+    assert_eq!(background["harvests"][0]["directories"], 2, "{background}");
+    for reader in ["alone_s", "beside_s"] {
+        assert!(background[reader][0].as_f64() > Some(0.0), "{background}");
+    }
     let overwrite = outcome("overwrite", "overwrite");
     assert!(overwrite["tracked_us"][0].as_f64() > Some(0.0) && overwrite["getppid_us"][0].as_f64() > Some(0.0));
     for case in ["records", "disk-records"] {
@@ -93,6 +102,38 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     assert!(!mounts.contains(home.to_str().unwrap()), "still mounted: {mounts}");
     let left = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(left.filter(|name| name.starts_with("onesweep-lab-")).count(), 0);
+}
+
+fn names(steps: &serde_json::Value) -> Vec<&str> {
+    steps.as_array().unwrap().iter().map(|step| step["name"].as_str().unwrap()).collect()
+}
+
+/// Also after those that aren't measured: what they make is to be known as well.
+#[test]
+fn a_server_that_is_to_know_all_is_asked_after_each_step() {
+    if let Some(reason) = missing() {
+        let _ = writeln!(io::stderr(), "skipped: a_server_that_is_to_know_all_is_asked_after_each_step: {reason}");
+        return;
+    }
+    let home = tempfile::Builder::new().prefix("onesweep-lab-du-").tempdir().unwrap();
+    let home = home.path();
+    let server = home.join("onesweep");
+    fs::write(&server, SERVER).unwrap();
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let mut bench = Command::new(PROGRAM);
+    bench.args(["bench", "du", "--scale", "0.001", "--case", "cost-known", "--onesweep"]).arg(&server);
+    bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out"));
+    let output = bench.env("TMPDIR", home).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results = fs::read_to_string(home.join("out/du.json")).unwrap();
+    let results: serde_json::Value = serde_json::from_str(&results).unwrap();
+    assert_eq!(
+        names(&results["cases"]["cost-known"]["outcome"]["costs"]["steps"]),
+        ["untar", "untar again", "tar", "cp", "rm -r"]
+    );
+    // Six steps with a server in each of two rounds, of which the first doesn't count.
+    let asked = fs::read_to_string(home.join("onesweep.asked")).unwrap();
+    assert_eq!(asked.lines().count(), 12);
 }
 
 /// While the server runs that a case is about.

@@ -35,20 +35,34 @@ pub(crate) fn commit(commit: &str) -> String {
     format!("`{commit}`{note}")
 }
 
-/// Where what was measured, by case and commit: the commit of most cases, and the cases of each other one.
+/// At what commit what was measured, by case and commit: the commit of most cases, and the cases of each other one.
 pub(crate) fn commits<'a>(all: impl IntoIterator<Item = (String, &'a str)>) -> String {
-    let mut by_commit: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-    for (case, commit) in all {
-        by_commit.entry(commit).or_default().insert(case);
+    of_most(all.into_iter().map(|(case, of)| (case, of.to_owned())), "at", commit).unwrap_or(NOT_MEASURED.into())
+}
+
+/// The same of machines; `None` where none is told.
+pub(crate) fn hosts(all: impl IntoIterator<Item = (String, String)>) -> Option<String> {
+    of_most(all, "on", str::to_owned)
+}
+
+/// What most cases have, and the cases of each other; `None` where there is no case.
+fn of_most(
+    all: impl IntoIterator<Item = (String, String)>,
+    at: &str,
+    shown: impl Fn(&str) -> String,
+) -> Option<String> {
+    let mut cases_of: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (case, of) in all {
+        cases_of.entry(of).or_default().insert(case);
     }
-    let most = by_commit.iter().max_by_key(|(_, cases)| cases.len()).map(|(commit, _)| *commit);
-    let Some(most) = most.filter(|most| by_commit.remove(most).is_some()) else { return NOT_MEASURED.into() };
+    let most = cases_of.iter().max_by_key(|(_, cases)| cases.len()).map(|(of, _)| of.clone())?;
+    cases_of.remove(&most);
     let named =
         |cases: BTreeSet<String>| cases.into_iter().map(|case| format!("`{case}`")).collect::<Vec<_>>().join(", ");
     let others: Vec<String> =
-        by_commit.into_iter().map(|(of, cases)| format!("{} at {}", named(cases), commit(of))).collect();
-    let most = commit(most);
-    if others.is_empty() { most } else { format!("{most} (but {})", others.join("; ")) }
+        cases_of.into_iter().map(|(of, cases)| format!("{} {at} {}", named(cases), shown(&of))).collect();
+    let most = shown(&most);
+    Some(if others.is_empty() { most } else { format!("{most} (but {})", others.join("; ")) })
 }
 
 /// Stands behind the spread of ratios of which one side was measured once.
@@ -208,6 +222,10 @@ mod tests {
             "`2` (but `a` at `1`; `d` at `3`)"
         );
         assert_eq!(commits([]), NOT_MEASURED);
+        let on = |case: &str, host: &str| (case.to_owned(), host.to_owned());
+        let all = [on("a", "2 processors"), on("b", "4 processors"), on("c", "4 processors")];
+        assert_eq!(hosts(all).unwrap(), "4 processors (but `a` on 2 processors)");
+        assert_eq!(hosts([]), None);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Each step runs with the server and without it, in turns, so that both meet the same machine: in memory, where the work of
 //! the processor is left, and on an emulated disk in real time, from cold, where a step ends when all of it is on the disk. What the
-//! mover of files costs by following what is written is measured apart, as a server that has one beside a server that has none.
+//! mover of files costs by following what is written is measured apart, as a server that has one beside a server that has none. And so is
+//! what it costs where the server knows much, and all that the steps before have made: else it knows little more than the top.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ use onesweep_sys::usage;
 use super::outcomes::{Costs, Step, Times};
 use super::served::Served;
 use super::stage::{self, Stage};
-use super::volume::Volume;
+use super::still::scaled;
+use super::volume::{Files, Volume};
 use crate::age::apply;
 use crate::age::image::Fs;
 use crate::age::recipe::{Amount, Recipe};
@@ -35,6 +37,8 @@ const SOURCES: u64 = 200;
 /// The part of the source tree on the disk, where a round takes its time.
 pub(super) const ON_DISK: f64 = 0.25;
 const DISK_BYTES: u64 = 4 << 30;
+/// Directories that the server knows beside the steps, with a file in each.
+pub(super) const KNOWN: f64 = 100_000.0;
 
 /// What is done with a source tree. `@` stands for the directory of the file system, `%` for what was made before.
 struct Work {
@@ -44,8 +48,9 @@ struct Work {
     instead: &'static str,
 }
 
-const STEPS: [Work; 5] = [
+const STEPS: [Work; 6] = [
     Work { name: "untar", script: UNTAR, instead: UNTAR },
+    Work { name: AGAIN, script: "tar -xf %/source.tar -C @/new", instead: "true" },
     Work { name: "tar", script: "tar -cf - -C @/new . | cat > /dev/null", instead: "true" },
     Work { name: "cp", script: COPY, instead: COPY },
     Work {
@@ -55,6 +60,8 @@ const STEPS: [Work; 5] = [
     },
     Work { name: "rm -r", script: REMOVE, instead: REMOVE },
 ];
+/// Over what is there: tar removes each file before it makes it anew.
+pub(super) const AGAIN: &str = "untar again";
 const UNTAR: &str = "mkdir @/new && tar -xf %/source.tar -C @/new";
 const COPY: &str = "cp -a @/new @/copy";
 const REMOVE: &str = "rm -r @/new @/copy @/sources";
@@ -145,6 +152,8 @@ struct Bed<'a> {
     scratch: &'a Scratch,
     /// The emulated disk, if it is on one.
     stage: Option<&'a Stage>,
+    /// Whether a server is asked for the whole after each step.
+    asks: bool,
 }
 
 /// What each step took, if it was measured.
@@ -153,21 +162,26 @@ type Taken = Vec<Option<Times>>;
 /// All steps on one bed.
 type Round<'a> = dyn FnMut(&Bed<'_>) -> Result<Taken, String> + 'a;
 
-/// How often everything is measured, and how often `often`.
+/// How often everything is measured but what is left out, and how often `often`.
 #[derive(Clone, Copy)]
 struct Rounds {
     all: usize,
     often: &'static [&'static str],
     many: usize,
+    left_out: &'static str,
 }
 
 impl Rounds {
     fn new(scale: f64, often: &'static [&'static str]) -> Self {
-        Self { all: super::rounds(scale, ROUNDS), often, many: super::rounds(scale, MANY_ROUNDS) }
+        Self { all: super::rounds(scale, ROUNDS), often, many: super::rounds(scale, MANY_ROUNDS), left_out: AGAIN }
+    }
+
+    fn leaving_out(self, left_out: &'static str) -> Self {
+        Self { left_out, ..self }
     }
 
     fn measures(self, round: usize, step: &str) -> bool {
-        round <= if self.often.contains(&step) { self.many } else { self.all }
+        step != self.left_out && round <= if self.often.contains(&step) { self.many } else { self.all }
     }
 }
 
@@ -220,7 +234,18 @@ impl Bed<'_> {
             let served_s = after.1 - before.1;
             Ok(Some(Times { wall_s, cpu_s: after.0 - before.0 + served_s, served_s }))
         };
-        STEPS.iter().map(one).collect()
+        let one_and_ask = |work: &Work| {
+            let taken = one(work)?;
+            served.filter(|_| self.asks).map_or(Ok(()), |served| self.ask(served, interrupt))?;
+            Ok(taken)
+        };
+        STEPS.iter().map(one_and_ask).collect()
+    }
+
+    /// For the whole. It is no part of what a step takes.
+    fn ask(&self, served: &Served, interrupt: &Interrupt) -> Result<(), String> {
+        let ended = pipe::run(&served.question(self.tree), interrupt)?;
+        if ended.code == 0 { Ok(()) } else { Err(ended.complaint) }
     }
 }
 
@@ -251,6 +276,7 @@ fn rounds(
             }
         }
     }
+    steps.retain(|step| !step.tracked.is_empty());
     Ok(Costs { files: material.files, steps, getppid_us: Some(calibration::getppid_ns() / 1e3) })
 }
 
@@ -274,11 +300,31 @@ fn pairs_in_memory(
     let scratch = Scratch::new("du")?;
     let material = Material::make(scratch.dir("material")?, scale, seed, interrupt)?;
     let volume = Volume::in_memory("ext4", (100_000.0 * scale) as u64 + 5000)?;
-    let bed = Bed { tree: &volume.tree, scratch: &volume.scratch, stage: None };
+    let bed = Bed { tree: &volume.tree, scratch: &volume.scratch, stage: None, asks: false };
     let costs =
         rounds(pair, Rounds::new(scale, &["untar", "tar", "cp"]), (&material, programs, interrupt), &mut |round| {
             round(&bed)
         })?;
+    volume.end()?;
+    Ok(costs)
+}
+
+/// The same beside many directories that the server knows, and where it knows all that was made when the next step begins: its places,
+/// and no directory is ignored. A compile has its own time, of which ten rounds tell nothing of a file.
+pub(super) fn where_all_is_known(
+    scale: f64,
+    seed: u64,
+    programs: &Programs,
+    interrupt: &Interrupt,
+) -> Result<Costs, String> {
+    let scratch = Scratch::new("du")?;
+    let material = Material::make(scratch.dir("material")?, scale, seed, interrupt)?;
+    let (known, files) = (scaled(KNOWN, scale), Files::Each(1));
+    let volume = Volume::holding_in_memory("ext4", known + (100_000.0 * scale) as u64 + 5000, files)?;
+    volume.fill(known, files, interrupt)?;
+    let bed = Bed { tree: &volume.tree, scratch: &volume.scratch, stage: None, asks: true };
+    let measured = Rounds::new(scale, &["untar", AGAIN, "tar", "cp"]).leaving_out("compile");
+    let costs = rounds(Pair::Tracker, measured, (&material, programs, interrupt), &mut |round| round(&bed))?;
     volume.end()?;
     Ok(costs)
 }
@@ -298,7 +344,7 @@ pub(super) fn on_disk(scale: f64, seed: u64, programs: &Programs, interrupt: &In
         (&material, programs, interrupt),
         &mut |round| {
             let mut stage = Stage::on_a_copy(&stage::disk().real(1.0).buffered(true), &made, fs.mount_type())?;
-            let times = round(&Bed { tree: &stage.tree, scratch: &stage.scratch, stage: Some(&stage) });
+            let times = round(&Bed { tree: &stage.tree, scratch: &stage.scratch, stage: Some(&stage), asks: false });
             stage.end().and(times)
         },
     )

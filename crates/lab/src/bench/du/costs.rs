@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::goals::{self, more};
-use super::outcomes::{Costs, Memory, Overwrite, Records, Step, Storm, Times};
+use super::outcomes::{Background, Costs, Harvest, Memory, Overwrite, Records, Step, Storm, Times};
 use super::records::Kind;
 use super::stage;
 use crate::bench::page::{Table, count, number, spread};
@@ -66,6 +66,22 @@ pub(super) fn in_memory(costs: &Costs) -> String {
     )
 }
 
+/// The same where the server knows much, and all that was made before.
+pub(super) fn where_all_is_known(costs: &Costs) -> String {
+    format!(
+        "\n### The same where the server knows all\n\nThe same source tree of {} files in memory, {}, beside {} directories with a \
+         file in each. The server has harvested these, and after each step it is asked for the whole, so that it knows each directory \
+         and the place of each file when the next step begins, and ignores none; the question doesn't count. *{}* unpacks the tree \
+         over itself: tar removes each file and makes it anew.{}\n\n{}",
+        count(costs.files),
+        rounds(costs),
+        count(super::cost::KNOWN as u64),
+        super::cost::AGAIN,
+        calibrated(costs.getppid_us),
+        of_processors(costs)
+    )
+}
+
 /// What the mover adds by following alone, which is to be told apart from what it does with the disk.
 pub(super) fn of_following(costs: &Costs) -> String {
     format!(
@@ -104,6 +120,35 @@ pub(super) fn on_disk(costs: &Costs) -> String {
          its time, from cold, until all is written. The paper's tree is the source of a kernel.\n\n{table}",
         explained(costs),
         stage::MODEL
+    )
+}
+
+/// What a reader pays for a harvest in the background, and how quick that is.
+pub(super) fn of_background(background: &Background) -> String {
+    let of_harvests = |of: fn(&Harvest) -> f64| {
+        statistics::spread(background.harvests.iter().map(of).collect()).map_or("–".into(), spread)
+    };
+    let mut table = Table::new(&["", "without a server (s)", "beside the harvest (s)", "more (%)"]);
+    let more = goals::beside_more(background).map_or(String::new(), spread);
+    table.row(vec!["tar".into(), mean(background.alone_s.clone()), mean(background.beside_s.clone()), more]);
+    format!(
+        "\n### What a harvest in the background costs a reader\n\n{} directories with a file in each, on ext4 on an emulated disk (`{}`) \
+         that takes its time, under `{}`. A file is made in {} of them, scattered, which is more than one in twenty: five seconds later \
+         the server harvests them by itself, from cold, at most {} a second by its `background-budget`. From its first portion on tar \
+         reads {} files of a source tree on the same disk, from cold; *without* is after the same with the server ended. In turns, \
+         {}: means with their standard deviations, and the median of what it adds in each round, with the least and the greatest. \
+         The harvest goes on for {} s beside it, and reads {} directories in that, {} a second: one with a file that was just written is \
+         looked at once more when it has settled.\n\n{table}",
+        count(background.directories),
+        stage::MODEL,
+        background.scheduler,
+        count(background.dirty),
+        count(background.budget),
+        count(background.files),
+        times(background.beside_s.len()),
+        of_harvests(|harvest| harvest.seconds),
+        of_harvests(|harvest| harvest.directories as f64),
+        goals::harvested(background).map_or("–".into(), spread),
     )
 }
 
@@ -238,6 +283,41 @@ mod tests {
         let text = in_memory(&costs);
         assert!(text.contains("| step | elapsed without (s) |") && text.contains("| CPU more (%) |"), "{text}");
         assert!(text.contains("| 10.0 | 5.00 ± 0.00 | 5.50 ± 0.00 | 10.0 |"), "{text}");
+    }
+
+    #[test]
+    fn what_the_server_knows_is_told() {
+        let times = |wall_s| vec![Times { wall_s, cpu_s: wall_s, served_s: 0.0 }; 2];
+        let step = |name: &str| Step { name: name.into(), tracked: times(12.0), alone: times(10.0) };
+        let steps = vec![step("untar"), step(super::super::cost::AGAIN)];
+        let text = where_all_is_known(&Costs { files: 7, steps, getppid_us: None });
+        assert!(
+            text.contains("2 rounds, beside 100,000 directories") && text.contains("| untar again | 10.0"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_reader_stands_beside_a_harvest() {
+        let harvest = |directories, seconds| Harvest { directories, seconds };
+        let background = Background {
+            directories: 100_000,
+            dirty: 10_000,
+            budget: 1000,
+            alone_s: vec![10.0, 20.0],
+            beside_s: vec![15.0, 22.0],
+            harvests: vec![harvest(9900, 10.0), harvest(9900, 20.0)],
+            ..Background::default()
+        };
+        let text = of_background(&background);
+        for words in [
+            "A file is made in 10,000 of them",
+            "at most 1,000 a second",
+            "goes on for 15.0 (10.0 to 20.0) s beside it, and reads 9900 (9900 to 9900) directories in that, 742 (495 to 990) a second",
+            "| tar | 15.0 ± 7.07 | 18.5 ± 4.95 | 30.0 (10.0 to 50.0) |",
+        ] {
+            assert!(text.contains(words), "{words}\n{text}");
+        }
     }
 
     #[test]

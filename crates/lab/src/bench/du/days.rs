@@ -65,7 +65,7 @@ impl On<'_> {
     fn all(&mut self, subject: &Subject, facts: &Facts) -> Result<Days, String> {
         // Small ones are there to try.
         if subject.scale >= 1.0 {
-            self.settle()?;
+            settle(&self.stage.tree, self.interrupt)?;
         }
         let (served, first) = self.started()?;
         eprintln!("  first harvest: {:.2} s of disk", first.busy_ms / 1000.0);
@@ -96,20 +96,6 @@ impl On<'_> {
             restart: Some(restart),
             pass_ms: None,
         })
-    }
-
-    /// What was written within minutes is read once more when its blocks have settled: the first days would pay for how lately the
-    /// image was made, and no server's files are all so new.
-    fn settle(&self) -> Result<(), String> {
-        let tree = &self.stage.tree;
-        let volume = Volume::of(tree).map_err(|error| format!("{}: {error}", tree.display()))?;
-        let settled = Duration::from_secs(volume.settling_seconds().unsigned_abs()) + newest_change(tree)?;
-        loop {
-            self.interrupt.check()?;
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let Some(left) = settled.checked_sub(now).filter(|left| !left.is_zero()) else { return Ok(()) };
-            thread::sleep(left.min(Duration::from_secs(1)));
-        }
     }
 
     /// A server from cold, with what its start costs the disk.
@@ -151,6 +137,19 @@ impl On<'_> {
         }
         eprintln!("  day {day}: {:.2} s of disk, du {:.2} s", ours.busy_ms / 1000.0, du.busy_ms / 1000.0);
         Ok(Day { day, operations, ours, du })
+    }
+}
+
+/// What was written within minutes is read once more when its blocks have settled: the first days would pay for how lately the
+/// image was made, and no server's files are all so new.
+pub(super) fn settle(tree: &Path, interrupt: &Interrupt) -> Result<(), String> {
+    let volume = Volume::of(tree).map_err(|error| format!("{}: {error}", tree.display()))?;
+    let settled = Duration::from_secs(volume.settling_seconds().unsigned_abs()) + newest_change(tree)?;
+    loop {
+        interrupt.check()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let Some(left) = settled.checked_sub(now).filter(|left| !left.is_zero()) else { return Ok(()) };
+        thread::sleep(left.min(Duration::from_secs(1)));
     }
 }
 

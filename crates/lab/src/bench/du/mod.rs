@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`days`], [`passes`] | questions after a day's changes, with cold caches (FastDu, figure 2); a first harvest; another start |
 //! | [`still`] | questions where nothing has changed, by their number and time; memory; a start after a pause |
+//! | [`linked`] | snapshots by hard links: a first harvest, a question after one is removed |
 //! | [`cost`] | what a tracker costs others (FastDu, table 2) |
+//! | [`background`] | what a harvest costs a reader that nobody asked for |
 //! | [`overwrite`] | what it costs a write into a directory that has changed |
 //! | [`records`] | what it costs reads and writes of a large file, with little memory (FastDu, figure 3) |
 //! | [`storm`], [`slab`] | memory under more events than anybody can follow |
@@ -14,10 +16,12 @@
 //! | [`outcomes`] | what came out, in a file |
 //! | [`page`], [`goals`], [`costs`] | tables and pictures of it |
 
+mod background;
 mod cost;
 mod costs;
 mod days;
 mod goals;
+mod linked;
 mod outcomes;
 mod overwrite;
 mod page;
@@ -48,7 +52,7 @@ pub(crate) use self::records::{Kind, run as do_records};
 pub(crate) struct Order {
     /// The directory of the results.
     pub(crate) out: PathBuf,
-    /// Names of cases, or how they begin; all when there is none.
+    /// Names of cases, or how they begin where none is called so; all when there is none.
     pub(crate) cases: Vec<String>,
     pub(crate) seed: u64,
     pub(crate) scale: f64,
@@ -73,12 +77,18 @@ enum Case {
     Filled(&'static str),
     /// A directory with very many in it.
     Wide,
+    /// Snapshots by hard links, on a file system.
+    Linked(&'static str),
     /// Work on a source tree in memory, with a tracker and without.
     Cost,
+    /// The same, where the server knows much, and what was made before each step.
+    CostWhereKnown,
     /// The same, of following what is written to move it, beside the tracker alone.
     CostOfFollowing,
     /// Work on a source tree with a tracker and without, on a disk that takes its time.
     CostOnDisk,
+    /// A reader on such a disk, beside a harvest that nobody asked for.
+    Background,
     /// Writes into a directory that has changed.
     Overwrite,
     /// A large file, by records of many sizes.
@@ -89,7 +99,7 @@ enum Case {
     Storm,
 }
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 25] = [
     Case::Days("days-a", "ext4"),
     Case::Days("days-a", "xfs"),
     Case::Days("days-b", "ext4"),
@@ -103,14 +113,28 @@ const CASES: [Case; 20] = [
     Case::Filled("xfs"),
     Case::Filled("btrfs"),
     Case::Wide,
+    Case::Linked("ext4"),
+    Case::Linked("xfs"),
+    Case::Linked("btrfs"),
     Case::Cost,
+    Case::CostWhereKnown,
     Case::CostOfFollowing,
     Case::CostOnDisk,
+    Case::Background,
     Case::Overwrite,
     Case::Records,
     Case::RecordsOnDisk,
     Case::Storm,
 ];
+
+/// Those that are named, of all.
+fn asked(names: &[String]) -> Vec<Case> {
+    let is_one = |name: &String| CASES.iter().any(|case| case.name() == *name);
+    let is_meant =
+        |name: &String, case: &str| if is_one(name) { case == name } else { case.starts_with(name.as_str()) };
+    let is_asked = |case: &Case| names.is_empty() || names.iter().any(|name| is_meant(name, &case.name()));
+    CASES.into_iter().filter(is_asked).collect()
+}
 
 /// Things are tried at small scales, and so in few rounds.
 fn rounds(scale: f64, rounds: usize) -> usize {
@@ -126,9 +150,12 @@ impl Case {
             Self::Many(fs) => format!("many-{fs}"),
             Self::Filled(fs) => format!("filled-{fs}"),
             Self::Wide => "wide".into(),
+            Self::Linked(fs) => format!("linked-{fs}"),
             Self::Cost => "cost".into(),
+            Self::CostWhereKnown => "cost-known".into(),
             Self::CostOfFollowing => "follow-cost".into(),
             Self::CostOnDisk => "disk-cost".into(),
+            Self::Background => "background".into(),
             Self::Overwrite => "overwrite".into(),
             Self::Records => "records".into(),
             Self::RecordsOnDisk => "disk-records".into(),
@@ -145,15 +172,22 @@ impl Case {
             Self::Still => still::questions(order.scale, &order.programs, interrupt).map(Outcome::Still),
             Self::Homes => still::homes(order.scale, &order.programs, interrupt).map(Outcome::Homes),
             Self::Cost => cost::in_memory(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
+            Self::CostWhereKnown => {
+                cost::where_all_is_known(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs)
+            }
             Self::CostOfFollowing => {
                 cost::of_following(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs)
             }
             Self::CostOnDisk => cost::on_disk(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Costs),
+            Self::Background => {
+                background::measure(order.scale, order.seed, &order.programs, interrupt).map(Outcome::Background)
+            }
             Self::Overwrite => overwrite::measure(order.scale, &order.programs, interrupt).map(Outcome::Overwrite),
             Self::Records => records::measure(order.scale, &order.programs, interrupt).map(Outcome::Records),
             Self::RecordsOnDisk => records::on_disk(order.scale, &order.programs, interrupt).map(Outcome::Records),
             Self::Storm => storm::measure(order.scale, &order.programs, interrupt).map(Outcome::Storm),
             Self::Wide => wide::measure(order.scale, &order.programs, interrupt).map(Outcome::Wide),
+            Self::Linked(fs) => linked::measure(fs, order.scale, &order.programs, interrupt).map(Outcome::Linked),
             Self::Many(fs) => still::many(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),
             Self::Filled(fs) => still::filled(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),
         }
@@ -163,9 +197,7 @@ impl Case {
 /// Measures the cases that are asked for and not yet there.
 pub(crate) fn run(order: &Order) -> Result<u8, String> {
     let interrupt = Interrupt::by_signals()?;
-    let is_asked =
-        |case: &&Case| order.cases.is_empty() || order.cases.iter().any(|name| case.name().starts_with(name.as_str()));
-    let cases: Vec<&Case> = CASES.iter().filter(is_asked).collect();
+    let cases = asked(&order.cases);
     if cases.is_empty() {
         let known = CASES.map(Case::name).join(", ");
         return Err(format!("no such case; known are {known}"));
@@ -194,4 +226,21 @@ pub(crate) fn run(order: &Order) -> Result<u8, String> {
         }
     }
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_named_or_how_some_begin() {
+        let asked = |names: &[&str]| -> Vec<String> {
+            let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            super::asked(&names).into_iter().map(Case::name).collect()
+        };
+        assert_eq!(asked(&["cost"]), ["cost"]);
+        assert_eq!(asked(&["cos", "linked-x"]), ["linked-xfs", "cost", "cost-known"]);
+        assert_eq!(asked(&[]).len(), CASES.len());
+        assert!(asked(&["no"]).is_empty());
+    }
 }

@@ -158,6 +158,58 @@ pub(crate) struct Costs {
     pub(crate) getppid_us: Option<f64>,
 }
 
+/// A harvest that nobody asked for, beside a reader or without one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Harvest {
+    /// Those that were read, but for the first portion.
+    pub(crate) directories: u64,
+    /// From the end of the first portion to that of the last.
+    pub(crate) seconds: f64,
+}
+
+/// What a reader pays for a harvest that nobody asked for, round by round.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Background {
+    pub(crate) directories: u64,
+    /// Those that had changed.
+    pub(crate) dirty: u64,
+    /// What the reader reads.
+    pub(crate) files: u64,
+    /// Directories a second that the server may read.
+    pub(crate) budget: u64,
+    pub(crate) scheduler: String,
+    /// The reader without a server, and beside the harvest.
+    pub(crate) alone_s: Vec<f64>,
+    pub(crate) beside_s: Vec<f64>,
+    /// The harvest beside which it was.
+    pub(crate) harvests: Vec<Harvest>,
+}
+
+/// Snapshots by hard links.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Linked {
+    pub(crate) snapshots: u64,
+    /// Of each snapshot.
+    pub(crate) files: u64,
+    /// Of all of them.
+    pub(crate) directories: u64,
+    /// With everything in memory.
+    pub(crate) first_s: f64,
+    /// Others that read everything, by name, in the same state.
+    pub(crate) walks_s: BTreeMap<String, f64>,
+    pub(crate) resident_kib: u64,
+    /// The most that both processes had until the first answer.
+    pub(crate) first_peak_kib: u64,
+    pub(crate) store_bytes: u64,
+    /// The root asked for while nothing changes.
+    pub(crate) root_us: f64,
+    /// The root asked for when a snapshot was removed just now, and what GNU du takes then.
+    pub(crate) removed_s: f64,
+    pub(crate) removed_du_s: f64,
+    /// A getppid in the same run, to compare machines.
+    pub(crate) getppid_us: f64,
+}
+
 /// Microseconds of a write of 4 KiB into a directory that has changed, round by round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Overwrite {
@@ -229,6 +281,8 @@ pub(crate) struct Storm {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
     Costs(Costs),
+    Background(Background),
+    Linked(Linked),
     Overwrite(Overwrite),
     Days(Days),
     Still(Still),

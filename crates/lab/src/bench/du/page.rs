@@ -6,10 +6,11 @@ use std::path::Path;
 
 use super::costs;
 use super::goals::{self, Outcomes as ByCase, is_plain, times};
-use super::outcomes::{Cost, Days, Many, Measured, Outcome, Outcomes, Still, Wide};
+use super::outcomes::{Cost, Days, Linked, Many, Measured, Outcome, Outcomes, Still, Wide};
 use super::peers::PEERS;
-use crate::bench::page::{Table, commits, count, fs_name, number, spread};
+use crate::bench::page::{Table, commits, count, fs_name, hosts, number, spread};
 use crate::bench::plot::{Line, Lines, Pictures};
+use crate::bench::results::Machine;
 use crate::bench::statistics;
 
 /// Marks of this part, which can be written without the others.
@@ -29,7 +30,7 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
     let _ = writeln!(
         text,
         "\n### What has to come out of them\n\nA median has its least and greatest beside it. Every answer of the cases \
-         `days`, `many`, `filled` and `storm` is held against GNU du's in the same state, and a case without the same figures has no \
+         `days`, `many`, `filled`, `linked` and `storm` is held against GNU du's in the same state, and a case without the same figures has no \
          outcome; that answers are exact after any operations, kills and lost events is what the tests `summaries`, `catch_up` \
          and `storms` show ([TESTING.md](TESTING.md)).\n\n{}",
         goals::table(&by_case)
@@ -52,13 +53,15 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
                 number(homes.du_ms)
             ),
             Outcome::Costs(costs) if *case == "cost" => costs::in_memory(costs),
+            Outcome::Costs(costs) if *case == "cost-known" => costs::where_all_is_known(costs),
             Outcome::Costs(costs) if *case == "follow-cost" => costs::of_following(costs),
             Outcome::Costs(costs) => costs::on_disk(costs),
+            Outcome::Background(background) => costs::of_background(background),
             Outcome::Overwrite(overwrite) => costs::of_overwrite(overwrite),
             Outcome::Records(records) => costs::of_records(records, *case == "disk-records", pictures)?,
             Outcome::Storm(storm) => costs::of_storm(storm),
             Outcome::Wide(wide) => of_wide(wide),
-            Outcome::Days(_) | Outcome::Many(_) => String::new(),
+            Outcome::Days(_) | Outcome::Many(_) | Outcome::Linked(_) => String::new(),
         };
     }
     let many: Vec<(&str, &Many)> = of_kind(&by_case, |outcome| match outcome {
@@ -67,6 +70,13 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
     });
     if !many.is_empty() {
         text += &of_many(&many);
+    }
+    let linked: Vec<(&str, &Linked)> = of_kind(&by_case, |outcome| match outcome {
+        Outcome::Linked(linked) => Some(linked),
+        _ => None,
+    });
+    if !linked.is_empty() {
+        text += &of_linked(&linked);
     }
     Ok(text)
 }
@@ -77,18 +87,19 @@ fn of_kind<'a, T>(all: &ByCase<'a>, kind: impl Fn(&'a Outcome) -> Option<&'a T>)
 
 fn preface(all: &BTreeMap<&str, &Measured>) -> String {
     let commits = commits(all.iter().map(|(case, measured)| ((*case).to_owned(), measured.commit.as_str())));
-    let machines = all.values().map(|measured| &measured.machine).filter(|machine| !machine.kernel.is_empty());
-    let hosts: BTreeSet<String> =
-        machines.clone().map(|machine| format!("{}, Linux {}", machine.processors, machine.kernel)).collect();
+    let known = all.iter().filter(|(_, measured)| !measured.machine.kernel.is_empty());
+    let machines = known.map(|(case, measured)| ((*case).to_owned(), &measured.machine));
+    let host = |machine: &Machine| format!("{}, Linux {}", machine.processors, machine.kernel);
+    let hosts = hosts(machines.clone().map(|(case, machine)| (case, host(machine))));
     let version = |(name, line): (&String, &String)| {
         let number = line.split_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()));
         format!("{name} {}", number.unwrap_or("of unknown version"))
     };
-    let programs: BTreeSet<String> = machines.flat_map(|machine| machine.programs.iter().map(version)).collect();
-    let listed = |all: BTreeSet<String>, between| all.into_iter().collect::<Vec<_>>().join(between);
+    let programs: BTreeSet<String> = machines.flat_map(|(_, machine)| machine.programs.iter().map(version)).collect();
     let mut text = format!("Measured by `onesweep-lab bench du`, at {commits}");
-    if !hosts.is_empty() {
-        let _ = write!(text, ", on {}. Programs: {}", listed(hosts, "; and "), listed(programs, ", "));
+    if let Some(hosts) = hosts {
+        let programs = programs.into_iter().collect::<Vec<_>>().join(", ");
+        let _ = write!(text, ", on {hosts}. Programs: {programs}");
     }
     text + ". The server's store lies on another disk, and so does duc's index. Before each question from cold the file system is \
             frozen and thawed, so that nothing waits in its log, and all caches are dropped; `onesweep du -s` and GNU `du -s` \
@@ -103,7 +114,7 @@ fn of_all_days(all: &[(&str, &Days)], pictures: &mut Pictures) -> Result<String,
     let mut text = String::from(
         "\n### FastDu, figure 2: a question after each day\n\nSeconds of the modelled disk (`barracuda-7200.11`, track buffer \
          off, the image over the whole stroke), medians. The paper: over 100 times, about 10 after day 11 of server A, on \
-         which 8 % new files come. What others need is in the next table: they walk anew each time, and duc tells what was \
+         which 8 % new files come. What others need is in the next table, and `onesweep du` where no server is: they walk anew each time, and duc tells what was \
          true when its index was made.\n\n",
     );
     let mut table = Table::new(&["days", "question", "GNU du", "du ÷ ours", "after day 11", "1 % scattered"]);
@@ -233,11 +244,42 @@ fn of_many(all: &[(&str, &Many)]) -> String {
     )
 }
 
+fn of_linked(all: &[(&str, &Linked)]) -> String {
+    let heads = ["snapshots", "first harvest"].into_iter().chain(PEERS.map(|peer| peer.name));
+    let heads = heads.chain([
+        "memory (MiB)",
+        "the most, first harvest",
+        "store (bytes a directory)",
+        "root (µs)",
+        "root, one removed",
+        "du, one removed",
+        "a getppid (µs)",
+    ]);
+    let mut table = Table::new(&heads.collect::<Vec<_>>());
+    for (case, linked) in all {
+        let fs = fs_name(case.rsplit('-').next().unwrap_or(case));
+        let [snapshots, files, directories] = [linked.snapshots, linked.files, linked.directories].map(count);
+        let what = format!("{fs}: {snapshots} of {files} files, {directories} directories");
+        let mut row = vec![what, number(linked.first_s)];
+        row.extend(PEERS.map(|peer| linked.walks_s.get(peer.name).map_or("–".into(), |seconds| number(*seconds))));
+        row.extend([linked.resident_kib, linked.first_peak_kib].map(|kib| number(kib as f64 / 1024.0)));
+        row.push(number(linked.store_bytes as f64 / linked.directories.max(1) as f64));
+        row.extend([linked.root_us, linked.removed_s, linked.removed_du_s].map(number));
+        row.push(format!("{:.3}", linked.getppid_us));
+        table.row(row);
+    }
+    format!(
+        "\n### Snapshots by hard links, everything in memory\n\nAs `cp -al` makes them: each file has a name in each snapshot. Seconds by \
+         the clock, measured as in the table above; the store is that after the first harvest. Then a server that has started \
+         anew is asked for the whole right after `rm -r` has removed the oldest snapshot, the start of the program included, and GNU du \
+         behind it. Before and after that both say the same.\n\n{table}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::outcomes::{Day, Homes};
+    use super::super::outcomes::{Background, Day, Homes};
     use super::*;
-    use crate::bench::results::Machine;
 
     #[test]
     fn what_was_measured_is_shown() {
@@ -264,6 +306,18 @@ mod tests {
             alone_us: vec![20.0, 30.0, 25.0],
             beside_us: vec![40.0, 9000.0, 50.0, 60.0],
         };
+        let linked = Linked {
+            snapshots: 10,
+            files: 100_000,
+            directories: 100_001,
+            first_s: 2.0,
+            walks_s: [("onesweep du, no server".to_owned(), 1.5), ("diskus".to_owned(), 1.6)].into(),
+            resident_kib: 51_200,
+            store_bytes: 20_000_200,
+            removed_s: 0.4,
+            removed_du_s: 0.9,
+            ..Linked::default()
+        };
         let mut outcomes = Outcomes::default();
         for (case, scale, outcome) in [
             ("days-a-ext4", 1.0, Outcome::Days(days)),
@@ -271,17 +325,23 @@ mod tests {
             ("many-xfs", 0.1, Outcome::Many(Many::default())),
             ("homes", 1.0, Outcome::Homes(Homes::default())),
             ("wide", 1.0, Outcome::Wide(wide)),
+            ("linked-xfs", 1.0, Outcome::Linked(linked)),
+            ("background", 1.0, Outcome::Background(Background::default())),
         ] {
-            let measured = Measured { scale, commit: "abc".into(), machine: machine.clone(), outcome };
+            let processors = if case == "wide" { "4 processors" } else { "2 processors" }.to_owned();
+            let machine = Machine { processors, ..machine.clone() };
+            let measured = Measured { scale, commit: "abc".into(), machine, outcome };
             outcomes.enter(case.into(), measured);
         }
         outcomes.save(dir.path()).unwrap();
         let text = show(dir.path(), &mut pictures).unwrap();
         for words in [
-            "at `abc`, on 2 processors, Linux 6.18. Programs: gdu 5.22.0-1+b1.",
+            "at `abc`, on 2 processors, Linux 6.18 (but `wide` on 4 processors, Linux 6.18). Programs: gdu 5.22.0-1+b1.",
             "25.0 µs",
             "| 0.20 | 20.0 | 150 (100 to 200) | 20.0 | 40.0 |",
-            "| `days-a-ext4` | 2.00 | 1.20 | – | 9.00 | – | – | – | 0.01 | 1.00 |",
+            "| `days-a-ext4` | 2.00 | 1.20 | – | – | 9.00 | – | – | – | 0.01 | 1.00 |",
+            "| XFS: 10 of 100,000 files, 100,001 directories | 2.00 | – | 1.50 | – | – | 1.60 | – | – | 50.0 | 0.00 | 200 | 0.00 | 0.40 | 0.90 |",
+            "### What a harvest in the background costs a reader",
             "| server A, ext4: after a day, 0.1 % of directories changed | disk time, GNU du ÷ ours | over 100 | ≥ 100 |",
             "walk ÷ ours | – | ≥ 3 | 4.50 | met |",
             "inode tables | – | ≤ 1.3 | 1.20 | met |",

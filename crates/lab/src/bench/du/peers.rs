@@ -1,4 +1,4 @@
-//! Others that tell how much directories hold. All of them walk; duc does so for an index, and is asked apart from that.
+//! Others that tell how much directories hold, and our own without a server. All of them walk; duc does so for an index, and is asked apart from that.
 
 use std::path::Path;
 
@@ -19,9 +19,17 @@ pub(super) struct Peer {
 /// The one that all answers are held against.
 pub(super) const DU: Peer = Peer { name: "du", command: &["du", "-s", "-B1", TREE] };
 
+/// Our program, which isn't looked for.
+const OURS: &str = "onesweep";
+
+/// It, where no server is: it walks.
+pub(super) const WALKED: Peer =
+    Peer { name: "onesweep du, no server", command: &[OURS, "du", "--socket", "/nowhere", "-s", "-B1", TREE] };
+
 /// In the order in which they run: an index is asked after it was made.
-pub(super) const PEERS: [Peer; 6] = [
+pub(super) const PEERS: [Peer; 7] = [
     DU,
+    WALKED,
     Peer { name: "gdu", command: &["gdu", "-n", "-s", "-c", "-p", TREE] },
     Peer { name: "dua", command: &["dua", "-x", "aggregate", TREE] },
     Peer { name: "diskus", command: &["diskus", TREE] },
@@ -39,7 +47,8 @@ impl Peer {
     /// The command line; `None` where the program isn't installed.
     pub(super) fn argv(&self, programs: &Programs, tree: &Path, index: &Path) -> Option<Vec<String>> {
         let (program, args) = self.command.split_first()?;
-        let program = programs.find(program)?.display().to_string();
+        let program = if *program == OURS { programs.onesweep.clone() } else { programs.find(program)? };
+        let program = program.display().to_string();
         let filled = |arg: &&str| match *arg {
             TREE => tree.display().to_string(),
             INDEX => index.display().to_string(),
@@ -63,6 +72,8 @@ mod tests {
         let programs = Programs { onesweep: "/none".into(), lab: "/none".into(), tools: "/none".into() };
         let argv = DU.argv(&programs, Path::new("/tree"), Path::new("/index")).unwrap();
         assert_eq!(argv[1..], ["-s", "-B1", "/tree"]);
+        let argv = WALKED.argv(&programs, Path::new("/tree"), Path::new("/index")).unwrap();
+        assert_eq!(argv, ["/none", "du", "--socket", "/nowhere", "-s", "-B1", "/tree"]);
         let missing = Peer { name: "none", command: &["no-such-program", TREE] };
         assert_eq!(missing.argv(&programs, Path::new("/"), Path::new("/")), None);
         assert!(PEERS.iter().all(|peer| peer.command.contains(&TREE)));

@@ -10,6 +10,7 @@ use onesweep_sys::process;
 use crate::bench::calibration;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
+use crate::mount;
 use crate::scratch::Scratch;
 
 /// What is in its log when it is ready.
@@ -54,21 +55,29 @@ impl Served {
             Self { child, socket, log, program: programs.onesweep.clone(), started_in: Duration::ZERO, read: 0 };
         while !served.said(HARVESTED) {
             if !matches!(served.child.try_wait(), Ok(None)) {
-                return Err(format!(
-                    "the server ended: {}",
-                    fs::read_to_string(&served.log).unwrap_or_default().trim()
-                ));
+                return Err(format!("the server ended: {}", served.told().trim()));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         served.started_in = began.elapsed();
-        served.read = fs::read_to_string(&served.log).ok().and_then(|log| read(&log)).unwrap_or_default();
+        served.read = read(&served.told()).unwrap_or_default();
         Ok(served)
     }
 
     /// Whether that is in its log.
     pub(super) fn said(&self, words: &str) -> bool {
-        fs::read_to_string(&self.log).is_ok_and(|log| log.contains(words))
+        self.told().contains(words)
+    }
+
+    /// Its log.
+    pub(super) fn told(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Both processes stand still until that goes.
+    pub(super) fn held(&self) -> Result<Held, String> {
+        let held = Held(self.processes()?);
+        held.send("-STOP").map(|()| held)
     }
 
     pub(super) fn socket(&self) -> &Path {
@@ -136,6 +145,23 @@ impl Served {
 
     fn end(&self) {
         let _ = process::terminate(self.child.id());
+    }
+}
+
+/// Processes that stand still. They could not even end.
+pub(super) struct Held(Vec<String>);
+
+impl Held {
+    fn send(&self, signal: &str) -> Result<(), String> {
+        mount::run("kill", [signal].into_iter().chain(self.0.iter().map(String::as_str))).map(drop)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Err(complaint) = self.send("-CONT") {
+            eprintln!("onesweep-lab: {complaint}");
+        }
     }
 }
 

@@ -32,7 +32,7 @@ const HOMES: f64 = 3000.0;
 const QUESTIONS: usize = 10_000;
 const CONNECTIONS: usize = 4;
 /// Questions for the root of many directories.
-const QUESTIONS_OF_MANY: usize = 1000;
+pub(super) const QUESTIONS_OF_MANY: usize = 1000;
 /// Questions, each asked when a file was closed just now.
 const CLOSES: usize = 1000;
 /// Directories that change while no server runs.
@@ -48,7 +48,7 @@ pub(super) fn scaled(number: f64, scale: f64) -> u64 {
     (number * scale).round().max(1.0) as u64
 }
 
-fn median(mut times: Vec<Duration>) -> Duration {
+pub(super) fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
@@ -233,7 +233,7 @@ fn held(
 }
 
 /// A first harvest, into a new store each time, as often as others walk: the median of three times after the first, and the last server.
-fn first(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<(f64, Served), String> {
+pub(super) fn first(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<(f64, Served), String> {
     let mut times = Vec::new();
     for _ in 1..WALKS {
         let served = Served::start(programs, &volume.scratch, &volume.tree)?;
@@ -248,7 +248,11 @@ fn first(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<
 }
 
 /// What others take, everything in memory: the median of three times, after one that brings it there.
-fn walks(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<BTreeMap<String, f64>, String> {
+pub(super) fn walks(
+    volume: &Volume,
+    programs: &Programs,
+    interrupt: &Interrupt,
+) -> Result<BTreeMap<String, f64>, String> {
     let index = volume.scratch.file("index");
     let mut walks_s = BTreeMap::new();
     for peer in PEERS {
@@ -278,12 +282,12 @@ fn change(paths: &[PathBuf]) -> Result<(), String> {
 }
 
 /// Nothing waits to be written.
-fn on_disk(tree: &Path) -> Result<(), String> {
+pub(super) fn on_disk(tree: &Path) -> Result<(), String> {
     mount::run("sync", ["-f".as_ref(), tree.as_os_str()]).map(drop)
 }
 
 /// Bytes of the only store in there, and of its index for each inode in that.
-fn of_store(dir: &Path) -> Result<(u64, Option<f64>), String> {
+pub(super) fn of_store(dir: &Path) -> Result<(u64, Option<f64>), String> {
     let said = |error: std::io::Error| format!("{}: {error}", dir.display());
     let (mut bytes, mut index) = (0, None);
     for entry in fs::read_dir(dir).map_err(said)? {

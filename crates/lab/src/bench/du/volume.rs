@@ -100,11 +100,20 @@ impl Volume {
 
     /// The same, not even on a real disk.
     pub(super) fn in_memory(fs: &str, directories: u64) -> Result<Self, String> {
+        Self::of_memory(fs, Size::of(directories))
+    }
+
+    /// The same with room for files.
+    pub(super) fn holding_in_memory(fs: &str, directories: u64, files: Files) -> Result<Self, String> {
+        Self::of_memory(fs, Size::of(directories).and(files.in_all(directories)))
+    }
+
+    fn of_memory(fs: &str, size: Size) -> Result<Self, String> {
         let scratch = Scratch::new("du")?;
         let memory = scratch.dir("memory")?;
         mount::mount(Path::new("onesweep-lab"), &memory, Some("tmpfs"), None)?;
         let image = memory.join("image");
-        Self::on(scratch, image, Some(Memory(memory)), fs, Size::of(directories), PlainMount::writable)
+        Self::on(scratch, image, Some(Memory(memory)), fs, size, PlainMount::writable)
     }
 
     fn beside(fs: &str, size: Size, mounted: Mounted) -> Result<Self, String> {
@@ -136,27 +145,13 @@ impl Volume {
 
     /// Makes directories in directories, with files in them; all of the directories, the top first.
     pub(super) fn fill(&self, directories: u64, files: Files, interrupt: &Interrupt) -> Result<Vec<PathBuf>, String> {
-        let mut made = vec![self.tree.clone()];
-        let mut next = 0;
-        while (made.len() as u64) < directories {
-            interrupt.check()?;
-            let above = made[next].clone();
-            next += 1;
-            for number in 0..FAN_OUT {
-                let path = above.join(format!("d{number}"));
-                fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-                let held = match files {
-                    Files::Seldom => u64::from(number == 0),
-                    Files::Each(files) => files,
-                };
-                for file in 0..held {
-                    let path = path.join(format!("file{file}"));
-                    fs::write(&path, "x").map_err(|error| format!("{}: {error}", path.display()))?;
-                }
-                made.push(path);
-            }
-        }
-        Ok(made)
+        fill(&self.tree, directories, files, interrupt)
+    }
+
+    /// Its image, no longer mounted. It goes when this goes.
+    pub(super) fn unmounted(&mut self) -> Result<&Path, String> {
+        self.mounted.end()?;
+        Ok(&self.image)
     }
 
     pub(super) fn end(mut self) -> Result<(), String> {
@@ -165,4 +160,29 @@ impl Volume {
         drop(self.memory.take());
         Ok(())
     }
+}
+
+/// The same below `top`.
+pub(super) fn fill(top: &Path, directories: u64, files: Files, interrupt: &Interrupt) -> Result<Vec<PathBuf>, String> {
+    let mut made = vec![top.to_owned()];
+    let mut next = 0;
+    while (made.len() as u64) < directories {
+        interrupt.check()?;
+        let above = made[next].clone();
+        next += 1;
+        for number in 0..FAN_OUT {
+            let path = above.join(format!("d{number}"));
+            fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let held = match files {
+                Files::Seldom => u64::from(number == 0),
+                Files::Each(files) => files,
+            };
+            for file in 0..held {
+                let path = path.join(format!("file{file}"));
+                fs::write(&path, "x").map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+            made.push(path);
+        }
+    }
+    Ok(made)
 }
