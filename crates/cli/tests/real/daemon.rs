@@ -532,6 +532,28 @@ fn the_background_steps_back() {
     daemon.end();
 }
 
+/// After a question that had to harvest many, as after a start: by the thread that has nothing else to do, so that nobody waits for it.
+#[test]
+fn what_a_large_question_has_taken_is_given_back() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 256 << 20);
+    let settings = format!("paths = [{:?}]\nlog = \"debug\"\n", image.root());
+    let mut daemon = Daemon::start(&image, &settings, &[]);
+    let given_back = "memory is given back";
+    for number in 0..10_100 {
+        fs::create_dir(image.root().join(format!("d{number}"))).expect("a folder");
+    }
+    fs::write(image.root().join("d7/f"), [1; 10]).expect("a file");
+    assert!(!daemon.told().contains(given_back), "{}", daemon.told());
+    assert_eq!(daemon.asks(&image.root()), Ok(10));
+    daemon.wait_for(given_back);
+    // Two connections for who waits, two for the background, each a thread of the warden.
+    let warden = daemon.processes()[1];
+    let at_rest = || of_threads(warden, "Name").iter().filter(|name| *name == "request").count() <= 4;
+    wait_until("connections of the harvest end", at_rest);
+    daemon.end();
+}
+
 /// In a mount namespace of its own, such as systemd makes, it still counts what everybody sees.
 #[test]
 fn mounts_are_those_of_everybody() {

@@ -39,6 +39,8 @@ const CHECK_OPEN_EVERY: i64 = 60;
 
 /// Harvesting more than so many directories takes memory that isn't needed afterwards.
 const MANY: u64 = 10_000;
+/// So few from one look to the next are no harvest of many that is still under way.
+const FEW: u64 = 100;
 
 /// When and how much; it can change meanwhile.
 #[derive(Debug, Default)]
@@ -84,6 +86,36 @@ impl Complaints {
             tracing::error!("{}: {text}", message::path_text(path));
             self.0.insert(path.to_owned(), (text, Instant::now()));
         }
+    }
+}
+
+/// Directories of a file system that were harvested so far, by itself or for those who asked.
+#[derive(Clone, Copy)]
+struct Harvested {
+    at_last_look: u64,
+    /// When memory was given back last.
+    at_last_rest: u64,
+}
+
+impl Harvested {
+    /// What was harvested before this is known is over, and so is giving back what that took.
+    fn so_far(readings: u64) -> Self {
+        Self { at_last_look: readings, at_last_rest: readings }
+    }
+
+    /// Whether many were harvested since memory was given back last, and no more are just now; then it is to be given back.
+    fn is_over(&mut self, readings: u64, all_is_harvested: bool) -> bool {
+        // Another one has taken its place.
+        if readings < self.at_last_look {
+            *self = Self::so_far(0);
+        }
+        let is_quiet = all_is_harvested || readings - self.at_last_look <= FEW;
+        self.at_last_look = readings;
+        let is_over = is_quiet && readings - self.at_last_rest > MANY;
+        if is_over {
+            self.at_last_rest = readings;
+        }
+        is_over
     }
 }
 
@@ -133,6 +165,7 @@ struct Background<'a> {
     committed: Instant,
     read_of: HashMap<PathBuf, u64>,
     losses_of: HashMap<PathBuf, u64>,
+    harvested_of: HashMap<PathBuf, Harvested>,
     complaints: Complaints,
     /// Until then nothing is read: what was read last has used it up.
     rests_until: Instant,
@@ -142,9 +175,17 @@ impl<'a> Background<'a> {
     fn new(schedule: &'a Schedule, warden: &'a Warden) -> Self {
         // Where that can't be had it waits for nobody but those who ask.
         let _ = priority::set_idle_io();
-        let (read_of, losses_of, complaints) = (HashMap::new(), HashMap::new(), Complaints::default());
         let (committed, rests_until) = (Instant::now(), Instant::now());
-        Self { schedule, warden, committed, read_of, losses_of, complaints, rests_until }
+        Self {
+            schedule,
+            warden,
+            committed,
+            read_of: HashMap::new(),
+            losses_of: HashMap::new(),
+            harvested_of: HashMap::new(),
+            complaints: Complaints::default(),
+            rests_until,
+        }
     }
 
     /// One portion of what is due of each of these that is known; how long to wait after it.
@@ -154,7 +195,7 @@ impl<'a> Background<'a> {
         if !left.is_zero() {
             return left.min(TEND_EVERY);
         }
-        let Self { schedule, warden, read_of, losses_of, complaints, .. } = self;
+        let Self { schedule, warden, read_of, losses_of, harvested_of, complaints, .. } = self;
         let budget = Budget { directories: schedule.budget.load(Ordering::Relaxed) };
         let timeout = schedule.harvest_after.load(Ordering::Relaxed);
         let mut pause: Option<Duration> = None;
@@ -168,7 +209,15 @@ impl<'a> Background<'a> {
             });
             let path = served.path();
             let so_far: &mut u64 = read_of.entry(path.to_owned()).or_default();
-            let losses = served.summaries().shared().losses();
+            let (losses, readings) = {
+                let tracked = served.summaries().shared();
+                (tracked.losses(), tracked.readings())
+            };
+            let harvested = harvested_of.entry(path.to_owned()).or_insert(Harvested::so_far(readings));
+            if harvested.is_over(readings, matches!(tended, Ok(Tended::All(_)))) {
+                tracing::debug!("{}: memory is given back that a harvest has taken", message::path_text(path));
+                warden.rest();
+            }
             if losses > losses_of.insert(path.to_owned(), losses).unwrap_or_default() {
                 let path = message::path_text(path);
                 tracing::warn!("{path}: more happened than could be told; it is found out what has changed");
@@ -190,9 +239,6 @@ impl<'a> Background<'a> {
                 }
                 Ok(Tended::All(read)) => {
                     let all = std::mem::take(so_far) + read;
-                    if all > MANY {
-                        warden.rest();
-                    }
                     let path = message::path_text(path);
                     tracing::info!("{path}: all that had changed was harvested in the background, {all} directories");
                 }
@@ -219,5 +265,30 @@ impl<'a> Background<'a> {
                 self.complaints.tell(served.path(), &error);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FEW, Harvested, MANY};
+
+    #[test]
+    fn what_many_have_taken_is_given_back_once_and_when_it_is_over() {
+        let mut harvested = Harvested::so_far(5);
+        assert!(!harvested.is_over(5 + MANY, true), "not that many");
+        assert!(!harvested.is_over(500 + MANY, false), "it goes on");
+        assert!(harvested.is_over(500 + MANY + FEW, false));
+        assert!(!harvested.is_over(500 + MANY + FEW, false), "once");
+        let before = 500 + MANY + FEW;
+        assert!(harvested.is_over(before + MANY + 1, true), "all by itself");
+        assert!(!harvested.is_over(before + 2 * MANY, false));
+    }
+
+    #[test]
+    fn one_that_is_begun_anew_is_counted_anew() {
+        let mut harvested = Harvested::so_far(7 * MANY);
+        assert!(!harvested.is_over(MANY, false));
+        assert!(!harvested.is_over(2 * MANY, false));
+        assert!(harvested.is_over(2 * MANY, false));
     }
 }
