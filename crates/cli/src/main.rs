@@ -28,6 +28,7 @@ mod target;
 mod visible;
 
 use std::{
+    ffi::OsString,
     io::{self, Write},
     process::ExitCode,
     sync::{Arc, atomic::AtomicBool},
@@ -41,9 +42,11 @@ fn main() -> ExitCode {
     // this, as they would if the signal were ignored. Where it isn't possible, all else is.
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let _ = onesweep_sys::signals::hear_of_ends();
-    let cli = match args::parse(std::env::args_os()) {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let cannot_run = cannot_run(&words);
+    let cli = match args::parse(words) {
         Ok(cli) => cli,
-        Err(error) => return answer(&error),
+        Err(error) => return answer(&error, cannot_run),
     };
     // Each disk wants some hundreds; where it is not allowed, there are fewer.
     let _ = onesweep_sys::limits::raise_open_files();
@@ -51,23 +54,35 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             failure.print();
-            ExitCode::from(failure.exit_code())
+            ExitCode::from(match failure.exit_code() {
+                report::CANNOT_RUN => cannot_run,
+                code => code,
+            })
         }
     }
 }
 
+/// What a command ends with that could not run. Scripts that have `alias du='onesweep du'` know of GNU du's alone, which has one code for
+/// whatever goes wrong.
+fn cannot_run(words: &[OsString]) -> u8 {
+    match words.get(1).is_some_and(|command| command == "du") {
+        true => report::SOME_FAILED,
+        false => report::CANNOT_RUN,
+    }
+}
+
 /// Says what is wrong with what was typed, or the help or the version that was asked for.
-fn answer(said: &clap::Error) -> ExitCode {
+fn answer(said: &clap::Error, cannot_run: u8) -> ExitCode {
     let written = said.print().and_then(|()| io::stdout().flush());
     if said.use_stderr() {
-        return ExitCode::from(report::CANNOT_RUN);
+        return ExitCode::from(cannot_run);
     }
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let failure = Failure::output(&error, 0);
             failure.print();
-            ExitCode::from(failure.exit_code())
+            ExitCode::from(cannot_run)
         }
     }
 }

@@ -29,6 +29,17 @@ Could not run.
 Interrupted.
 ";
 
+/// As GNU du's, for which it stands in.
+const EXIT_STATUS_OF_DU: &str = "\
+.SH \"EXIT STATUS\"
+.TP
+0
+Done.
+.TP
+1
+Something went wrong, or is wrong with what was typed.
+";
+
 /// Writes all pages into a directory, or the main one to standard output.
 pub(super) fn run(dir: Option<&Path>) -> Result<u8, Failure> {
     let command = commands();
@@ -78,10 +89,12 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     }
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     page.extend_from_slice(closing_sections(&after).as_bytes());
+    let exit_status = if command.get_name() == "du" { EXIT_STATUS_OF_DU } else { EXIT_STATUS };
+    page.extend_from_slice(exit_status.as_bytes());
     Ok(page)
 }
 
-/// What stands below a command's help: its examples line by line, then other paragraphs. Exit codes have a section.
+/// What stands below a command's help: its examples line by line, then other paragraphs. Exit codes have a section of their own.
 fn closing_sections(after_help: &str) -> String {
     let mut page = String::new();
     for paragraph in after_help.split("\n\n").filter(|paragraph| !paragraph.starts_with("Exit codes")) {
@@ -96,7 +109,7 @@ fn closing_sections(after_help: &str) -> String {
         }
         page += behind;
     }
-    page + EXIT_STATUS
+    page
 }
 
 /// A line that means itself: a dash is a minus, to be copied, and a dot or quote in front is no request.
@@ -130,6 +143,8 @@ mod tests {
             assert!(examples.starts_with("onesweep "), "{examples}");
             assert!(examples.contains("\n.fi\n") && examples.contains(".SH \"EXIT STATUS\""), "{examples}");
             assert!(!page.contains("Exit codes"), "told once");
+            let cannot_run = page.contains(".TP\n2\nCould not run.");
+            assert_eq!(cannot_run, command.get_name() != "du" && !command.get_name().ends_with("-du"));
             let title = page.lines().find(|line| line.starts_with(".TH")).unwrap();
             assert!(title.contains(SOURCE), "{title}");
         }

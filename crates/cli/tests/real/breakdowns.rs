@@ -380,12 +380,12 @@ fn another_declaration_is_seen() {
     let plain = Serving::start(&image);
     // Once it answers it has harvested everything.
     output(&mut plain.du(&["-s"], &root));
-    let refused = finish(&mut plain.du(&["--by", "owner"], &root), 2);
+    let refused = finish(&mut plain.du(&["--by", "owner"], &root), 1);
     assert!(text(&refused.stderr).contains("no summaries are declared"), "{}", text(&refused.stderr));
     plain.end();
     let serving = serve(&image, owner);
     asked(&serving, "owner");
-    let refused = finish(&mut serving.du(&["--by", "size"], &root), 2);
+    let refused = finish(&mut serving.du(&["--by", "size"], &root), 1);
     assert!(text(&refused.stderr).contains("declared are owner"), "{}", text(&refused.stderr));
     let said = serving.kill();
     assert!(said.contains(anew), "{said}");
@@ -583,8 +583,8 @@ fn bad_declarations_are_told_before_anything_is_harvested() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("a mode");
     assert!(said().contains("chown root and chmod 644 it"), "{}", said());
     assert!(!image.beside("stores").exists(), "nothing was begun");
-    let without = finish(onesweep(["du", "--socket", "/nowhere", "--by", "owner"]).arg(image.root()), 2);
+    let without = finish(onesweep(["du", "--socket", "/nowhere", "--by", "owner"]).arg(image.root()), 1);
     assert!(text(&without.stderr).contains("start `onesweep serve --summaries FILE`"), "{}", text(&without.stderr));
-    finish(&mut onesweep(["du", "--by", "owner", "-a"]), 2);
-    finish(&mut onesweep(["du", "--json"]), 2);
+    finish(&mut onesweep(["du", "--by", "owner", "-a"]), 1);
+    finish(&mut onesweep(["du", "--json"]), 1);
 }
