@@ -317,12 +317,16 @@ impl VolumeFacts {
     }
 }
 
-/// See [`FileSystem::is_it`].
+/// See [`FileSystem::is_it`]. The number is that of the handle that the same directory has told.
 pub(crate) fn is_it(volume: &dyn FileSystem, facts: &VolumeFacts, stat: &Stat, id: NodeId) -> bool {
     if !facts.is_btrfs {
         return (facts.dev, id.ino) == (stat.dev, stat.ino);
     }
-    // Device numbers of subvolumes aren't known.
+    // What a mount shows is one file system, and as long as its top is open no other mount has its number.
+    if stat.mnt_id.is_some() && stat.mnt_id == facts.mount {
+        return true;
+    }
+    // Device numbers of subvolumes aren't known. By another mount it takes the warden, which a question waits for.
     let same = volume.handle_of(id).and_then(|fd| files::statx_fd(fd.as_fd()));
     same.is_ok_and(|same| (same.dev, same.ino) == (stat.dev, stat.ino))
 }
@@ -678,6 +682,18 @@ mod tests {
         fs::write(folder.path().join("file"), "x").expect("a file");
         let file = fs::metadata(folder.path().join("file")).expect("its stat");
         assert_eq!(changed_at(), file.ctime());
+    }
+
+    /// To open one by its number takes another process where the daemon asks.
+    #[test]
+    fn what_is_seen_by_the_same_mount_needs_no_look_by_its_number() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let volume = Volume::timed(folder.path()).expect("a volume");
+        let stat = files::statx_fd(files::open_dir(folder.path()).expect("it opens").as_fd()).expect("its stat");
+        let unknown = NodeId { subvolume: 256, ino: u64::MAX, generation: 3 };
+        assert!(volume.handle_of(unknown).is_err());
+        let seen_by = |mount| is_it(&volume, &VolumeFacts { is_btrfs: true, mount, ..volume.facts() }, &stat, unknown);
+        assert_eq!([stat.mnt_id, None, stat.mnt_id.map(|mount| mount + 1)].map(seen_by), [true, false, false]);
     }
 
     #[test]

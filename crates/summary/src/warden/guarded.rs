@@ -15,7 +15,13 @@ use std::{
     thread,
 };
 
-use onesweep_sys::{fanotify::Group, files::Stat, memory, mounting::MountWatch, peer, priority};
+use onesweep_sys::{
+    fanotify::Group,
+    files::Stat,
+    memory,
+    mounting::{MountWatch, mount_id},
+    peer, priority,
+};
 
 use super::{
     keeper::{CONNECT, CONNECT_IDLE, END},
@@ -297,12 +303,13 @@ impl Guarded {
         let sizes = if from.unsigned()? == 1 { SizesFollow::Close } else { SizesFollow::Write };
         let identity = from.bytes()?.to_vec();
         let (has_another, before) = (from.unsigned()? == 1, from.bytes()?.to_vec());
+        let mount = is_btrfs.then(|| mount_id(top.as_fd()).ok()).flatten();
         Some(Guarded {
             warden,
             number,
             top,
             family,
-            facts: VolumeFacts { root, mount: None, dev, is_btrfs },
+            facts: VolumeFacts { root, mount, dev, is_btrfs },
             method,
             settling_seconds,
             moves_change_times,
