@@ -353,6 +353,31 @@ fn a_directory_takes_200_bytes_of_the_file_at_most() {
     assert!(bytes <= 200, "{bytes} bytes a directory");
 }
 
+/// Rows of 64 numbers, each with as many files, which lie in a directory far from that of the row before.
+fn bytes_a_file(files: u64) -> f64 {
+    const ROWS: u64 = 20_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::open(&folder.path().join("store")).expect("a store");
+    let mut some = Batch::default();
+    for row in 0..ROWS {
+        let slot = Slot((row as u32).wrapping_mul(2_654_435_769) >> 5);
+        some.places.extend((0..files).map(|file| ((0, row * 64 + file), slot)));
+    }
+    store.commit(&some, &Facts::default(), true).expect("a commit");
+    assert_eq!(store.places(), ROWS * files);
+    store.places_bytes().expect("they are counted") as f64 / store.places() as f64
+}
+
+#[test]
+fn a_file_takes_five_bytes_where_a_row_of_numbers_has_ten() {
+    for files in [10, 20, 64] {
+        let bytes = bytes_a_file(files);
+        assert!(bytes <= 5.0, "{bytes} bytes a file, of {files} in a row");
+    }
+    let bytes = bytes_a_file(1);
+    assert!((5.0..60.0).contains(&bytes), "a row has a key and its share of a page: {bytes}");
+}
+
 #[test]
 fn a_million_names_would_be_short() {
     let store = Store::with_backend(InMemoryBackend::new(), "memory").expect("a store");

@@ -239,8 +239,11 @@ fn of_many(all: &[(&str, &Many)]) -> String {
          answer, after a hundred directories have changed while no server ran. The root is asked for a thousand times, one after \
          the other, while nothing changes: the median; and so for what the page shows of it, the root and the largest of those in \
          it. Memory is that of both processes, at rest, and the most that each has ever had until the first answer. The index is that \
-         from inodes to directories, with the tree of the store that holds it; as it is written, 64 inodes in a row take five bytes \
-         each at most, of up to 200,000 directories (the test `places_come_back` of `crates/summary`).\n\n{table}"
+         from inodes to directories, with the tree of the store that holds it; as it is written, 64 numbers of inodes in a row take five \
+         bytes each at most, of up to 134,217,728 directories (tests of `crates/summary/src/places.rs`). What such a row takes beside, its \
+         key and its share of pages, is little where ten of its numbers or more are files, which then take at most five bytes each, and \
+         most of it where one in a hundred directories holds a file: directories aren't in the index, so such a row is there for a \
+         file or two.\n\n{table}"
     )
 }
 
