@@ -46,6 +46,7 @@ mod openmetrics;
 mod order;
 mod other_names;
 mod overlays;
+mod own_summary;
 mod peer;
 mod peer_defrag;
 mod peer_mount;
