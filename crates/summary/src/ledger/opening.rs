@@ -3,7 +3,7 @@
 use std::{sync::mpsc, thread};
 
 use crate::{
-    nodes::{Known, Nodes, Slot},
+    nodes::{Known, Nodes, Slot, Unfit},
     store::{Store, StoreError},
 };
 
@@ -15,7 +15,12 @@ const BATCHES_READ: usize = 4;
 pub(super) fn tree_of(store: &Store, reader: thread::Builder) -> Result<Nodes, StoreError> {
     let mut nodes = Nodes::with_room(store.directories()?);
     let names = nodes.name_hash().clone();
-    let twice = |slot: Slot| store.damaged(&format!("directory {} is there twice", slot.0));
+    let unfit = |unfit: Unfit| {
+        store.damaged(&match unfit {
+            Unfit::Twice(slot) => format!("directory {} is there twice", slot.0),
+            Unfit::Nowhere(slot) => format!("directory {} is in none", slot.0),
+        })
+    };
     let (read, others) = mpsc::sync_channel::<Vec<(Slot, Known)>>(BATCHES_READ);
     let hash = names.clone();
     thread::scope(|scope| {
@@ -30,21 +35,19 @@ pub(super) fn tree_of(store: &Store, reader: thread::Builder) -> Result<Nodes, S
             Ok(())
         });
         let Ok(reading) = reading else {
-            let mut met_twice = None;
+            let mut restored = Ok(());
             store.each_known(&names, |slot, known| {
-                met_twice = (!nodes.restore(slot, &known)).then_some(slot);
-                met_twice.is_none()
+                restored = nodes.restore(slot, &known);
+                restored.is_ok()
             })?;
-            return met_twice.map_or(Ok(()), |slot| Err(twice(slot)));
+            return restored.map_err(unfit);
         };
         for (slot, known) in others.into_iter().flatten() {
-            if !nodes.restore(slot, &known) {
-                return Err(twice(slot));
-            }
+            nodes.restore(slot, &known).map_err(unfit)?;
         }
         reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    nodes.restored().map_err(|slot| store.damaged(&format!("directory {} is in none", slot.0)))?;
+    nodes.restored().map_err(unfit)?;
     Ok(nodes)
 }
 

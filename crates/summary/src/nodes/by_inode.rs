@@ -53,17 +53,26 @@ impl ByInode {
         slots.insert_unique(key.hash_of(table.id(slot)), slot.0, |&slot| key.hash_of(table.id(Slot(slot))));
     }
 
-    /// One that is about to come to the table. False when its inode is there already.
-    pub(super) fn claim(&mut self, table: &Table, slot: Slot, id: NodeId) -> bool {
+    /// Many that are in the table, in the order of their places here, which are anywhere for those that come one after the other: so
+    /// each piece of memory is waited for once. One whose inode is there already ends it.
+    pub(super) fn claim_all(&mut self, table: &Table, wanted: &mut Vec<(u64, Slot)>) -> Result<(), Slot> {
         let Self { slots, key } = self;
-        let is_it = |&known: &u32| table.id(Slot(known)) == id;
-        match slots.entry(key.hash_of(id), is_it, |&slot| key.hash_of(table.id(Slot(slot)))) {
-            Entry::Vacant(entry) => {
-                entry.insert(slot.0);
-                true
+        // As the hash table has it; in any other order it only takes longer.
+        let last = (slots.num_buckets() as u64).wrapping_sub(1);
+        wanted.sort_unstable_by_key(|(hash, _)| hash & last);
+        for (hash, slot) in wanted.drain(..) {
+            let is_it = |&known: &u32| table.id(Slot(known)) == table.id(slot);
+            match slots.entry(hash, is_it, |&slot| key.hash_of(table.id(Slot(slot)))) {
+                Entry::Vacant(entry) => _ = entry.insert(slot.0),
+                Entry::Occupied(_) => return Err(slot),
             }
-            Entry::Occupied(_) => false,
         }
+        Ok(())
+    }
+
+    /// What the number of an inode hashes to here.
+    pub(super) fn hash(&self, id: NodeId) -> u64 {
+        self.key.hash_of(id)
     }
 
     /// One that is still in the table.

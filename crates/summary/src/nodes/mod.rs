@@ -22,7 +22,7 @@ use self::{by_inode::ByInode, marks::Mark, table::Table};
 pub use self::{
     changes::Count,
     name_hash::NameHash,
-    restoring::Known,
+    restoring::{Known, Unfit},
     slots::{Slot, SlotHasher, SlotMap},
 };
 use crate::{identity::NodeId, order::Order};
@@ -32,6 +32,8 @@ use crate::{identity::NodeId, order::Order};
 pub struct Nodes {
     table: Table,
     by_inode: ByInode,
+    /// Directories that were restored and aren't in the table by inodes yet.
+    unclaimed: Vec<(u64, Slot)>,
     names: NameHash,
 }
 
@@ -53,6 +55,7 @@ impl Nodes {
         Nodes {
             table: Table::default(),
             by_inode: ByInode::with_room(directories, hasher.hash_one("inodes")),
+            unclaimed: Vec::new(),
             names: NameHash(hasher),
         }
     }

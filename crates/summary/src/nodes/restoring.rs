@@ -25,34 +25,53 @@ pub struct Known {
     pub has_links: bool,
 }
 
+/// So many are put into the table by inodes at a time: 2 MiB, and so few times that table is gone through.
+const CLAIMED_AT_A_TIME: usize = 1 << 17;
+
+/// Why a store makes no tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// The number of a directory, or its inode, is there already, or there are too many subvolumes.
+    Twice(Slot),
+    /// One is in none that is known, or in itself.
+    Nowhere(Slot),
+}
+
 impl Nodes {
-    /// A directory of the store, under the number that it has there. False when the number or the inode is there already.
+    /// A directory of the store, under the number that it has there. Whether its inode is there already may be told later.
     /// [`restored`](Self::restored) comes after the last one.
-    pub fn restore(&mut self, slot: Slot, known: &Known) -> bool {
+    pub fn restore(&mut self, slot: Slot, known: &Known) -> Result<(), Unfit> {
         let Known { id, parent, name, harvested, stamp, has_links } = *known;
         self.table.reach(slot);
-        let Some(subvolume) = self.table.subvolumes.place(id.subvolume) else { return false };
-        if self.is_used(slot) || !self.by_inode.claim(&self.table, slot, id) {
-            return false;
+        let subvolume = self.table.subvolumes.place(id.subvolume).ok_or(Unfit::Twice(slot))?;
+        if self.is_used(slot) {
+            return Err(Unfit::Twice(slot));
         }
         self.table.put(slot, id, subvolume);
         let node = self.table.node_mut(slot);
         (node.harvested, node.stamp, node.name) = (harvested, stamp, name);
         node.parent = parent.map_or(NONE, |parent| parent.0);
         self.set_links(slot, has_links);
-        true
+        self.unclaimed.push((self.by_inode.hash(id), slot));
+        if self.unclaimed.len() < CLAIMED_AT_A_TIME { Ok(()) } else { self.claim() }
     }
 
-    /// Puts all that were restored into those that they are in; numbers that are free may be given out from now on. The error is
-    /// one that is in none that is known, or in itself.
-    pub fn restored(&mut self) -> Result<(), Slot> {
+    /// Puts those into the table by inodes that aren't in it yet.
+    fn claim(&mut self) -> Result<(), Unfit> {
+        self.by_inode.claim_all(&self.table, &mut self.unclaimed).map_err(Unfit::Twice)
+    }
+
+    /// Puts all that were restored into those that they are in; numbers that are free may be given out from now on.
+    pub fn restored(&mut self) -> Result<(), Unfit> {
+        self.claim()?;
+        self.unclaimed = Vec::new();
         self.table.list_free();
         let mut dirty = Vec::new();
         for number in 0..self.bound() as u32 {
             let slot = Slot(number);
             let Some(parent) = self.is_used(slot).then(|| self.parent(slot)).flatten() else { continue };
             if !self.is_used(parent) {
-                return Err(slot);
+                return Err(Unfit::Nowhere(slot));
             }
             self.link(slot, parent);
             dirty.extend(self.is_dirty(slot).then_some(slot));
@@ -66,7 +85,7 @@ impl Nodes {
         }
         if reached < self.len() {
             let is_endless = |slot: &Slot| self.upwards(*slot).nth(self.len()).is_some();
-            return self.all().find(is_endless).map_or(Ok(()), Err);
+            return self.all().find(is_endless).map_or(Ok(()), |slot| Err(Unfit::Nowhere(slot)));
         }
         dirty.into_iter().for_each(|slot| self.mark_above(slot, Mark::BELOW));
         Ok(())
@@ -82,12 +101,10 @@ mod tests {
     fn a_store_is_read_back_in_any_order() {
         let mut nodes = Nodes::new();
         let known = |ino, parent| Known { id: id(ino), parent, harvested: 4, ..Known::default() };
-        assert!(nodes.restore(Slot(5000), &known(2, Some(Slot(1)))));
-        assert!(nodes.restore(Slot(1), &known(1, None)));
-        assert!(!nodes.restore(Slot(1), &known(8, None)), "taken");
-        assert!(!nodes.restore(Slot(7), &known(2, None)), "there under another number");
-        assert!(!nodes.is_used(Slot(7)));
-        assert!(nodes.restore(Slot(9), &Known { harvested: 0, ..known(5, Some(Slot(5000))) }));
+        assert_eq!(nodes.restore(Slot(5000), &known(2, Some(Slot(1)))), Ok(()));
+        assert_eq!(nodes.restore(Slot(1), &known(1, None)), Ok(()));
+        assert_eq!(nodes.restore(Slot(1), &known(8, None)), Err(Unfit::Twice(Slot(1))), "taken");
+        assert_eq!(nodes.restore(Slot(9), &Known { harvested: 0, ..known(5, Some(Slot(5000))) }), Ok(()));
         assert_eq!(nodes.restored(), Ok(()));
         assert_eq!(nodes.upwards(Slot(9)).collect::<Vec<_>>(), [Slot(9), Slot(5000), Slot(1)]);
         assert_eq!(nodes.dirty_below(Slot(1)), [Slot(9)], "it was never harvested");
@@ -97,21 +114,38 @@ mod tests {
         assert_eq!(nodes.add(id(4), Some(Slot(1))), Some(Slot(2)));
     }
 
+    /// Also where they come together with others, and long after each other.
+    #[test]
+    fn an_inode_with_two_numbers_is_refused() {
+        for others in [1, CLAIMED_AT_A_TIME as u32 + 1] {
+            let mut nodes = Nodes::new();
+            let known = |ino: u32| Known { id: id(ino.into()), harvested: 1, ..Known::default() };
+            for number in 0..others {
+                assert_eq!(nodes.restore(Slot(number), &known(number)), Ok(()));
+            }
+            let last = others + 6;
+            assert_eq!(nodes.restore(Slot(last), &known(0)), Ok(()));
+            // One of both is named.
+            let told = nodes.restored();
+            assert!([0, last].map(|slot| Err(Unfit::Twice(Slot(slot)))).contains(&told), "{others} others: {told:?}");
+        }
+    }
+
     #[test]
     fn a_store_that_makes_no_tree_is_refused() {
         let known = |ino, parent| Known { id: id(ino), parent: Some(Slot(parent)), harvested: 1, ..Known::default() };
         let tree = |places: &[(u32, u32)]| {
             let mut nodes = Nodes::new();
-            assert!(nodes.restore(Slot(0), &Known { parent: None, ..known(0, 0) }));
+            assert_eq!(nodes.restore(Slot(0), &Known { parent: None, ..known(0, 0) }), Ok(()));
             for &(slot, parent) in places {
-                assert!(nodes.restore(Slot(slot), &known(slot.into(), parent)));
+                assert_eq!(nodes.restore(Slot(slot), &known(slot.into(), parent)), Ok(()));
             }
             nodes.restored()
         };
         assert_eq!(tree(&[(1, 0), (2, 1)]), Ok(()));
-        assert_eq!(tree(&[(1, 0), (2, 3)]), Err(Slot(2)), "in none that is known");
-        assert_eq!(tree(&[(1, 0), (5000, 1), (2, 9000)]), Err(Slot(2)));
-        assert_eq!(tree(&[(1, 0), (2, 2)]), Err(Slot(2)), "in itself");
+        assert_eq!(tree(&[(1, 0), (2, 3)]), Err(Unfit::Nowhere(Slot(2))), "in none that is known");
+        assert_eq!(tree(&[(1, 0), (5000, 1), (2, 9000)]), Err(Unfit::Nowhere(Slot(2))));
+        assert_eq!(tree(&[(1, 0), (2, 2)]), Err(Unfit::Nowhere(Slot(2))), "in itself");
         assert!(tree(&[(1, 0), (2, 4), (3, 2), (4, 3)]).is_err(), "one in the other, all around");
     }
 }
