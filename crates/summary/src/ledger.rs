@@ -23,7 +23,7 @@ use crate::{
     links::{LinkKey, Linked},
     nodes::{Count, Nodes, Slot, SlotMap},
     places::Block,
-    reading::{Empty, LinkedName, Reading},
+    reading::{Empty, EntryName, LinkedName, Reading},
     record::Record,
     store::{Batch, Facts, Store, StoreError},
     totals::{Extremes, Sums},
@@ -105,7 +105,7 @@ pub struct Ledger {
     is_loose: bool,
     /// Directories that were found and are in the batch and the store as little as in a total, since most are harvested soon:
     /// their names.
-    found: SlotMap<Vec<u8>>,
+    found: SlotMap<EntryName>,
     owed: SlotMap<Owed>,
     /// Directories that came from elsewhere, or went: what inodes with several names below them add where isn't known yet.
     displaced: BTreeSet<Slot>,
@@ -289,14 +289,14 @@ impl Ledger {
     }
 
     /// Takes a new directory in. `None` when there are too many.
-    pub fn add(&mut self, parent: Option<Slot>, id: crate::identity::NodeId, name: Vec<u8>) -> Option<Slot> {
+    pub fn add(&mut self, parent: Option<Slot>, id: crate::identity::NodeId, name: EntryName) -> Option<Slot> {
         let slot = self.nodes.add(id, parent)?;
         self.put_down_name(slot, name);
         Some(slot)
     }
 
     /// Of a new directory, which is to be read.
-    fn put_down_name(&mut self, slot: Slot, name: Vec<u8>) {
+    fn put_down_name(&mut self, slot: Slot, name: EntryName) {
         self.nodes.set_name(slot, &name);
         // Another had the number, and the store has it still.
         if self.batch.holds(slot) {
@@ -307,7 +307,7 @@ impl Ledger {
     }
 
     /// Of a new directory that needn't be read.
-    fn put_down_empty(&mut self, slot: Slot, name: Vec<u8>, empty: &Empty, (count, now): (Count, i64)) {
+    fn put_down_empty(&mut self, slot: Slot, name: EntryName, empty: &Empty, (count, now): (Count, i64)) {
         let Empty { access, blocks, own, stamp, .. } = *empty;
         self.nodes.set_name(slot, &name);
         self.nodes.set_stamp(slot, stamp);
@@ -652,7 +652,7 @@ impl Ledger {
 }
 
 /// The record of a directory before its first harvest.
-fn found(nodes: &Nodes, slot: Slot, name: Vec<u8>) -> Record {
+fn found(nodes: &Nodes, slot: Slot, name: EntryName) -> Record {
     Record { id: nodes.id(slot), parent: nodes.parent(slot), name, ..Record::default() }
 }
 
@@ -680,7 +680,7 @@ mod tests {
     fn directories_that_name_a_changed_inode_are_outdated() {
         let mut ledger = Ledger::open(Store::in_memory().expect("a store")).expect("it reads");
         let id = |ino| NodeId { subvolume: 0, ino, generation: 1 };
-        let [one, other] = [1, 2].map(|ino| ledger.add(None, id(ino), Vec::new()).expect("there is room"));
+        let [one, other] = [1, 2].map(|ino| ledger.add(None, id(ino), EntryName::new()).expect("there is room"));
         let mut read = |slot, facts: &[u64], count| {
             let name = |&facts: &u64| LinkedName { id: id(7), weight: Sums::default(), links: 3, facts };
             let reading = Reading { linked: facts.iter().map(name).collect(), ..Reading::default() };
@@ -715,8 +715,8 @@ mod tests {
         let told = [empty(12, 0o40755, 0), empty(14, 0o40700, 1), empty(15, 0o40755, 0)];
         let harvested = |are_told: bool| {
             let mut ledger = Ledger::open(Store::in_memory().expect("a store")).expect("it reads");
-            let top = ledger.add(None, id(2), Vec::new()).expect("there is room");
-            let directories = (11..=15).map(|ino| (id(ino), format!("d{ino}").into_bytes())).collect();
+            let top = ledger.add(None, id(2), EntryName::new()).expect("there is room");
+            let directories = (11..=15).map(|ino| (id(ino), format!("d{ino}").into_bytes().into())).collect();
             let empty = if are_told { told.to_vec() } else { Vec::new() };
             let (own, stamp) = (itself(2, 0), 9);
             let reading = Reading { access: access(0o40755), own, stamp, directories, empty, ..Reading::default() };

@@ -2,6 +2,8 @@
 
 use std::{io, sync::Arc};
 
+use smallvec::SmallVec;
+
 use crate::{
     custom::{declare::Declared, found::Found},
     identity::NodeId,
@@ -10,6 +12,9 @@ use crate::{
     totals::{Sums, Totals},
     tracker::SizesFollow,
 };
+
+/// The name of a directory; most are so short that they take no memory of their own.
+pub type EntryName = SmallVec<[u8; 16]>;
 
 /// A directory and its entries.
 #[derive(Debug, Default)]
@@ -21,7 +26,7 @@ pub struct Reading {
     /// The directory itself and its entries, but for inodes with several names.
     pub own: Totals,
     /// The directories in it, and their names. What is mounted there is left out.
-    pub directories: Vec<(NodeId, Vec<u8>)>,
+    pub directories: Vec<(NodeId, EntryName)>,
     /// Those of them of which it was found out on the way that nothing is in them, in the same order: they needn't be read.
     pub empty: Vec<Empty>,
     /// The inodes with one name.

@@ -7,6 +7,7 @@ use crate::{
     identity::NodeId,
     links::Linked,
     nodes::{Count, Known, NameHash, Slot},
+    reading::EntryName,
     totals::{Extremes, Largest, Sums, Totals},
 };
 
@@ -42,7 +43,7 @@ pub struct Record {
     /// The directory that it is in; `None` of the root.
     pub parent: Option<Slot>,
     /// Its name there; empty of the root.
-    pub name: Vec<u8>,
+    pub name: EntryName,
     /// Who may look into it.
     pub access: Access,
     /// The number of its last harvest.
@@ -113,7 +114,7 @@ impl Record {
             0 => None,
             above => Some(Slot(u32::try_from(above - 1).ok()?)),
         };
-        let name = from.bytes()?.to_vec();
+        let name = from.bytes()?.into();
         let (mode, uid, gid, acl) = (from.small()?, from.small()?, from.small()?, from.unsigned()?);
         let (harvested, harvested_at, stamp, blocks) = (from.small()?, from.signed()?, from.fixed()?, from.signed()?);
         let marks = from.unsigned()?;
@@ -319,7 +320,7 @@ mod tests {
                 Record {
                     id,
                     parent,
-                    name,
+                    name: name.into(),
                     access,
                     harvested,
                     harvested_at,
@@ -396,7 +397,7 @@ mod tests {
         let mut record = Record {
             id: NodeId { subvolume: 0, ino: 1_234_560, generation: 3_000_000_000 },
             parent: Some(Slot(180_000)),
-            name: b"some-project".into(),
+            name: b"some-project"[..].into(),
             access: Access { mode: 0o40_755, uid: 1000, gid: 1000, acl: 0 },
             harvested: 77,
             harvested_at: 1_790_000_000,

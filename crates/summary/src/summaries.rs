@@ -406,7 +406,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The names that lead from `top` down to a directory; empty for `top` itself.
     pub fn path(&self, top: Slot, slot: Slot) -> Result<Vec<Vec<u8>>, SummaryError> {
         let steps: Vec<Slot> = self.ledger.nodes.upwards(slot).take_while(|&at| at != top).collect();
-        steps.into_iter().rev().map(|at| Ok(self.ledger.record(at)?.name)).collect()
+        steps.into_iter().rev().map(|at| Ok(self.ledger.record(at)?.name.into_vec())).collect()
     }
 
     /// Writes what is known. `durable`: on the disk when this returns.

@@ -132,7 +132,7 @@ impl Walk {
                         place.insert((directory, name.clone()));
                     }
                 }
-                reading.directories.push((id, name.into_bytes()));
+                reading.directories.push((id, name.into_bytes().into()));
             } else if stat.nlink > 1 {
                 reading.linked.push(linked(id, &stat));
                 reading.own.sums.shared_names += 1;

@@ -162,12 +162,12 @@ mod tests {
             for (number, &(parent, uid, mode)) in all.iter().enumerate() {
                 let slot = match parent {
                     Some(_) => tree.0.nodes.find(id(number)),
-                    None => tree.0.add(None, id(number), Vec::new()),
+                    None => tree.0.add(None, id(number), crate::reading::EntryName::new()),
                 };
                 tree.1.push(slot.expect("it is known"));
                 let access = Access { mode: 0o40000 | mode, uid, gid: 1, acl: 0 };
                 let below = (0..all.len()).filter(|&other| all[other].0 == Some(number));
-                let directories = below.map(|other| (id(other), other.to_string().into())).collect();
+                let directories = below.map(|other| (id(other), other.to_string().into_bytes().into())).collect();
                 let mut reading = Reading { access, directories, ..Reading::default() };
                 reading.own.sums = Sums { closed: i64::from(!access.is_open_to_all()), ..Sums::default() };
                 tree.0.merge(tree.1[number], reading, 1, 0).expect("it is put down");

@@ -91,7 +91,7 @@ impl Directories for Tree {
         }
         let all = self.all();
         let below = all.iter().filter(|(ino, other)| other.parent == directory.ino && **ino != ROOT);
-        reading.directories = below.map(|(&ino, _)| (id(ino), ino.to_string().into_bytes())).collect();
+        reading.directories = below.map(|(&ino, _)| (id(ino), ino.to_string().into_bytes().into())).collect();
         Ok(reading)
     }
 

@@ -73,7 +73,7 @@ impl Directories for Flat {
         let mut reading = Reading::default();
         reading.own.sums.directories = 1;
         if directory == id(ROOT) {
-            reading.directories = (2..=DIRECTORIES).map(|ino| (id(ino), ino.to_string().into_bytes())).collect();
+            reading.directories = (2..=DIRECTORIES).map(|ino| (id(ino), ino.to_string().into_bytes().into())).collect();
         }
         Ok(reading)
     }
@@ -284,7 +284,7 @@ impl Directories for Wide {
         let mut reading = Reading::default();
         reading.own.sums.directories = 1;
         if directory == id(ROOT) {
-            reading.directories = [LARGE, SMALL].map(|ino| (id(ino), ino.to_string().into_bytes())).into();
+            reading.directories = [LARGE, SMALL].map(|ino| (id(ino), ino.to_string().into_bytes().into())).into();
         }
         if directory != id(LARGE) {
             return Ok(reading);

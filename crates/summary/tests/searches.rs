@@ -128,7 +128,8 @@ impl Directories for Tree {
         let mut reading = Reading { stamp: Self::term(directory.ino, own), ..Reading::default() };
         (reading.own.sums.directories, reading.own.sums.files) = (1, own);
         if directory == id(ROOT) {
-            reading.directories = files.keys().skip(1).map(|&ino| (id(ino), ino.to_string().into_bytes())).collect();
+            reading.directories =
+                files.keys().skip(1).map(|&ino| (id(ino), ino.to_string().into_bytes().into())).collect();
         }
         Ok(reading)
     }

@@ -4,7 +4,7 @@ use onesweep_summary::{
     identity::NodeId,
     ledger::Ledger,
     nodes::Slot,
-    reading::Reading,
+    reading::{EntryName, Reading},
     store::{Facts, Store},
 };
 
@@ -15,7 +15,7 @@ fn id(ino: u64) -> NodeId {
 fn names(store: &Store) -> Vec<Vec<u8>> {
     let mut names = Vec::new();
     let kept = |_, record: onesweep_summary::record::Record| {
-        names.push(record.name);
+        names.push(record.name.into_vec());
         Ok(())
     };
     store.each_record(kept).expect("records");
@@ -26,8 +26,8 @@ fn names(store: &Store) -> Vec<Vec<u8>> {
 /// A ledger in which two directories were found in the one at the top.
 fn two_found(store: Store) -> (Ledger, [Slot; 2]) {
     let mut ledger = Ledger::open(store).expect("a ledger");
-    let top = ledger.add(None, id(1), Vec::new()).expect("room");
-    let directories = vec![(id(2), b"one".to_vec()), (id(3), b"two".to_vec())];
+    let top = ledger.add(None, id(1), EntryName::new()).expect("room");
+    let directories = vec![(id(2), b"one"[..].into()), (id(3), b"two"[..].into())];
     let merged = ledger.merge(top, Reading { directories, stamp: 7, ..Reading::default() }, 1, 0).expect("a merge");
     (ledger, merged.new.try_into().expect("two"))
 }
@@ -47,7 +47,7 @@ fn what_was_found_is_known_and_written_when_that_is_to_last() {
     ledger.commit(&Facts::default(), false).expect("a commit");
     assert!(ledger.store().facts().expect("facts").is_partial);
     assert_eq!(names(ledger.store()), [&b""[..], b"one"]);
-    assert_eq!(ledger.record(two).expect("a record").name, b"two");
+    assert_eq!(ledger.record(two).expect("a record").name[..], *b"two");
 
     ledger.commit(&Facts::default(), true).expect("a commit");
     assert!(!ledger.store().facts().expect("facts").is_partial);
@@ -75,13 +75,13 @@ fn a_number_that_is_given_out_again_is_that_of_the_new_one() {
     let (mut ledger, [one, two]) = two_found(Store::in_memory().expect("a store"));
     ledger.commit(&Facts::default(), true).expect("a commit");
     let top = Slot(0);
-    let left = vec![(id(2), b"one".to_vec())];
+    let left = vec![(id(2), b"one"[..].into())];
     let merged = ledger.merge(top, Reading { directories: left, ..Reading::default() }, 2, 0).expect("a merge");
     assert_eq!(merged.missing, [two]);
     ledger.forget(two).expect("it goes");
-    let other = ledger.add(Some(one), id(9), b"other".to_vec()).expect("room");
+    let other = ledger.add(Some(one), id(9), b"other"[..].into()).expect("room");
     assert_eq!(other, two);
-    assert_eq!(ledger.record(other).expect("a record").name, b"other");
+    assert_eq!(ledger.record(other).expect("a record").name[..], *b"other");
     ledger.commit(&Facts::default(), false).expect("a commit");
     assert_eq!(names(ledger.store()), [&b""[..], b"one", b"other"]);
 }

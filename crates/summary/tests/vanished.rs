@@ -58,7 +58,7 @@ impl Directories for Stubborn {
         let mut reading = Reading::default();
         reading.own.sums.directories = 1;
         if directory == id(ROOT) {
-            reading.directories = named.keys().map(|&ino| (id(ino), ino.to_string().into_bytes())).collect();
+            reading.directories = named.keys().map(|&ino| (id(ino), ino.to_string().into_bytes().into())).collect();
             return Ok(reading);
         }
         match named.get_mut(&directory.ino) {

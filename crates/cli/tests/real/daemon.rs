@@ -322,7 +322,7 @@ fn the_warden_gives_no_more_than_the_settings_name() {
     assert_eq!(warden.check_way_to(&Asker::Everything, file.as_fd()), Err(Refusal::NotTracked));
     assert!(warden.tokens().is_err());
     let root = guarded.read(guarded.root()).expect("the topmost directory");
-    assert!(root.directories.iter().any(|(_, name)| name == b"d"));
+    assert!(root.directories.iter().any(|(_, name)| name[..] == *b"d"));
     // What is no request ends its connection, and no other one.
     for bytes in [&[0xff; 4][..], &[3, 0, 0, 0, 99, 1, 1], &[1, 0, 0, 0, 4]] {
         let (mut asking, answering) = UnixStream::pair().expect("a socket");

@@ -10,6 +10,7 @@ use super::Ledger;
 use crate::{
     links::LinkKey,
     nodes::{Slot, SlotMap},
+    reading::EntryName,
     store::StoreError,
 };
 
@@ -23,7 +24,7 @@ impl Ledger {
     }
 
     /// A directory was found in another one.
-    pub(super) fn take_in(&mut self, child: Slot, parent: Slot, name: Vec<u8>) -> Result<(), StoreError> {
+    pub(super) fn take_in(&mut self, child: Slot, parent: Slot, name: EntryName) -> Result<(), StoreError> {
         let stay_below = self.stay_below(child, parent)?;
         self.part(child)?;
         self.pay_owed()?;
@@ -191,7 +192,7 @@ mod tests {
 
         fn reading(&self, directory: u64) -> Reading {
             let children = self.parents.iter().filter(|(_, parent)| **parent == directory);
-            let directories = children.map(|(&ino, _)| (id(ino), ino.to_string().into_bytes())).collect();
+            let directories = children.map(|(&ino, _)| (id(ino), ino.to_string().into_bytes().into())).collect();
             let of = |(&ino, places): (&u64, &Vec<u64>)| {
                 let name = LinkedName { id: id(ino), weight: weight(ino), links: places.len().max(2) as u32, facts: 0 };
                 places.iter().filter(|&&place| place == directory).map(move |_| name).collect::<Vec<_>>()
@@ -205,7 +206,7 @@ mod tests {
         /// All directories are read, from the top down.
         fn read_whole(&self) -> Ledger {
             let mut ledger = Ledger::open(Store::in_memory().expect("a store")).expect("it reads");
-            let mut left = vec![ledger.add(None, id(ROOT), Vec::new()).expect("there is room")];
+            let mut left = vec![ledger.add(None, id(ROOT), EntryName::new()).expect("there is room")];
             while let Some(slot) = left.pop() {
                 left.extend(self.read(&mut ledger, slot).new);
             }

@@ -69,7 +69,7 @@ mod tests {
         let store = Store::open(&folder.path().join("store")).expect("a store");
         let record = |slot: u32, parent: Option<u32>| {
             let id = NodeId { subvolume: 0, ino: 100 + u64::from(slot), generation: 1 };
-            Record { id, parent: parent.map(Slot), name: format!("{slot}").into(), ..Record::default() }
+            Record { id, parent: parent.map(Slot), name: format!("{slot}").into_bytes().into(), ..Record::default() }
         };
         let last = 3 * BATCH as u32;
         let mut batch = Batch::default();

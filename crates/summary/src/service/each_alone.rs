@@ -116,7 +116,7 @@ fn enter(
         let count = nodes.children(line.slot).take(left.saturating_add(1)).count();
         *left = left.checked_sub(count).ok_or_else(|| Refusal::Failed(TOO_MUCH.to_owned()))?;
         for child in nodes.children(line.slot) {
-            children.push((reached.record(child)?.name, nodes.id(child)));
+            children.push((reached.record(child)?.name.into_vec(), nodes.id(child)));
         }
         children.sort_unstable_by(|one, other| other.cmp(one));
     }

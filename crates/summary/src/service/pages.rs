@@ -244,7 +244,7 @@ impl<'a> Sight<'a> {
         let path = match above {
             None => Some(Vec::new()),
             Some(above) => self.path(above)?.map(|above| match &above[..] {
-                [] => record.name.clone(),
+                [] => record.name.to_vec(),
                 above => [above, b"/", &record.name].concat(),
             }),
         };

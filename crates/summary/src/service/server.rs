@@ -38,7 +38,7 @@ use crate::{
     identity::NodeId,
     moment::seconds,
     nodes::Slot,
-    reading::Directories,
+    reading::{Directories, EntryName},
     record::{Access, Record},
     sight::is_shown,
     summaries::{Answer, Freshness, Summaries, SummaryError},
@@ -261,7 +261,7 @@ impl Server {
         let left_out = left_out(&reached, &hidden)?;
         let mut rows = Vec::with_capacity(lines.len());
         for line in &lines {
-            let name = if line.slot == reached.slot { Vec::new() } else { reached.record(line.slot)?.name };
+            let name = if line.slot == reached.slot { EntryName::new() } else { reached.record(line.slot)?.name };
             rows.push(Row::of(line, &name, is_partial));
         }
         Ok(Said::Rows(Head { leads_out, left_out, ..reached.head(rows.len(), is_partial) }, rows))

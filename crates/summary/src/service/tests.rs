@@ -88,7 +88,7 @@ impl Directories for Tree {
         (reading.own.sums.directories, reading.own.sums.bytes) = (1, bytes);
         reading.own.sums.closed = i64::from(!access.is_open_to_all());
         let below = all.iter().filter(|(ino, other)| other.parent == directory.ino && **ino != ROOT);
-        reading.directories = below.map(|(&ino, _)| (id(ino), ino.to_string().into_bytes())).collect();
+        reading.directories = below.map(|(&ino, _)| (id(ino), ino.to_string().into_bytes().into())).collect();
         let mut files = Tally::default();
         let key = [&[0; INODE_BYTES - 8][..], &directory.ino.to_be_bytes(), b"file"].concat();
         files.add(&key, [directory.ino as i64, 0, 0], Merge::Files);

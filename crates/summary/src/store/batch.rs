@@ -133,8 +133,8 @@ impl Batch {
 #[derive(Debug, Default)]
 struct Finished {
     bytes: Vec<u8>,
-    /// Where each begins and ends.
-    places: SlotMap<(usize, usize)>,
+    /// Where each begins and ends. Numbers mostly rise, so what is put down comes behind the rest.
+    places: BTreeMap<Slot, (usize, usize)>,
 }
 
 impl Finished {
@@ -177,7 +177,7 @@ mod tests {
     };
 
     fn record(name: &str) -> Record {
-        Record { name: name.into(), ..Record::default() }
+        Record { name: name.as_bytes().into(), ..Record::default() }
     }
 
     #[test]
@@ -188,7 +188,8 @@ mod tests {
             batch.finish(Slot(slot), &record(name));
         }
         assert!(!batch.is_empty() && batch.records.is_empty());
-        let found = |batch: &Batch, slot| batch.record(Slot(slot)).map(|record| record.map(|record| record.name));
+        let found =
+            |batch: &Batch, slot| batch.record(Slot(slot)).map(|record| record.map(|record| record.name.into_vec()));
         let named = |name: &str| Some(Some(name.as_bytes().to_vec()));
         assert_eq!([1, 2, 7].map(|slot| found(&batch, slot)), ["one again", "two", "seven"].map(named));
         assert_eq!(found(&batch, 3), None);

@@ -114,7 +114,8 @@ mod tests {
         let large = Arc::new(Record { links: vec![7; RECORDS_BYTES_MAX / 8], ..Record::default() });
         held.keep(Slot(1), &large);
         assert!(held.record(Slot(1)).is_none());
-        let half = Arc::new(Record { name: vec![b'x'; RECORDS_BYTES_MAX / 2 - 2 * RECORD_BYTES], ..Record::default() });
+        let half =
+            Arc::new(Record { name: vec![b'x'; RECORDS_BYTES_MAX / 2 - 2 * RECORD_BYTES].into(), ..Record::default() });
         (1..=2).for_each(|slot| held.keep(Slot(slot), &half));
         held.keep(Slot(2), &half);
         assert!((1..=2).all(|slot| held.record(Slot(slot)).is_some()));

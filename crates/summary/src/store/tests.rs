@@ -31,7 +31,7 @@ impl Store {
 
 fn record(ino: u64, name: &str) -> Record {
     let id = NodeId { subvolume: 0, ino, generation: 1 };
-    Record { id, name: name.into(), harvested: 3, ..Record::default() }
+    Record { id, name: name.as_bytes().into(), harvested: 3, ..Record::default() }
 }
 
 fn batch(records: impl IntoIterator<Item = (u32, Option<Record>)>) -> Batch {
@@ -78,7 +78,7 @@ fn what_is_written_is_there_after_opening_again() {
     let mut all = Vec::new();
     store
         .each_record(|slot, record| {
-            all.push((slot.0, record.name));
+            all.push((slot.0, record.name.into_vec()));
             Ok(())
         })
         .expect("all");
@@ -300,7 +300,7 @@ fn a_full_disk_leaves_one_state_or_the_other() {
         }
         let plenty = Failing { memory, left: AtomicU64::new(u64::MAX) };
         let store = Store::with_backend(plenty, "memory").expect("the store again");
-        let names = [1, 2].map(|slot| store.record(Slot(slot)).expect("it reads").map(|record| record.name.clone()));
+        let names = [1, 2].map(|slot| store.record(Slot(slot)).expect("it reads").map(|record| record.name.to_vec()));
         let before = [Some(b"before".to_vec()), Some(b"before".to_vec())];
         let after = [Some(b"after".to_vec()), None];
         assert!(names == before || names == after, "{writes} writes: {names:?}");

@@ -21,7 +21,7 @@ use crate::{
     moment::Moment,
     nodes::Slot,
     order::{Map, Set},
-    reading::Directories,
+    reading::{Directories, EntryName},
     store::{Facts, SetAside, Store, StoreError},
     tracker::Tracker,
 };
@@ -108,7 +108,7 @@ impl Opened {
         }
         let slot = match known {
             Some(slot) => slot,
-            None => ledger.add(None, root, Vec::new()).ok_or(SummaryError::Unknown)?,
+            None => ledger.add(None, root, EntryName::new()).ok_or(SummaryError::Unknown)?,
         };
         let strays: Vec<Slot> =
             ledger.nodes.all().filter(|&at| at != slot && ledger.nodes.parent(at).is_none()).collect();

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::Line;
-use crate::{ledger::Ledger, links::LinkKey, nodes::Slot, record::Record, store::StoreError, totals::Sums};
+use crate::{
+    ledger::Ledger, links::LinkKey, nodes::Slot, reading::EntryName, record::Record, store::StoreError, totals::Sums,
+};
 
 /// A directory without those in it, each inode that it names once.
 pub(super) fn own_with_links(ledger: &Ledger, slot: Slot, record: &Record) -> Result<Sums, StoreError> {
@@ -143,7 +145,7 @@ pub(super) fn count_links_once(
 struct Orders<'a> {
     ledger: &'a Ledger,
     top: Slot,
-    names: HashMap<Slot, Vec<u8>>,
+    names: HashMap<Slot, EntryName>,
 }
 
 impl Orders<'_> {
@@ -157,7 +159,7 @@ impl Orders<'_> {
         }
     }
 
-    fn name(&mut self, slot: Slot) -> Result<Vec<u8>, StoreError> {
+    fn name(&mut self, slot: Slot) -> Result<EntryName, StoreError> {
         if let Some(name) = self.names.get(&slot) {
             return Ok(name.clone());
         }
@@ -190,7 +192,7 @@ pub(super) mod tests {
             let own =
                 Sums { blocks: 1, freed_blocks: 1, directories: 1, shared_names: names, closed: 1, ..Sums::default() };
             let (parent, own) = ((slot > 0).then_some(Slot(*parent)), Totals { sums: own, ..Totals::default() });
-            let name = format!("{slot}").into_bytes();
+            let name = format!("{slot}").into_bytes().into();
             records.push(Record {
                 id: id(slot),
                 parent,

@@ -117,7 +117,7 @@ impl Volume {
             return Ok(Entry::Mounted);
         }
         let name = name.to_bytes();
-        reading.directories.push((self.directory_in(above, &handle, name)?, name.to_vec()));
+        reading.directories.push((self.directory_in(above, &handle, name)?, name.into()));
         Ok(Entry::Directory)
     }
 
@@ -126,7 +126,7 @@ impl Volume {
         let Known::Names(names) = &self.known else { return Err(io::ErrorKind::Unsupported.into()) };
         let id = names.node(stat);
         names.found(id, above, name.to_owned());
-        reading.directories.push((id, name.to_bytes().to_vec()));
+        reading.directories.push((id, name.to_bytes().into()));
         Ok(Entry::Directory)
     }
 
@@ -155,7 +155,7 @@ impl Volume {
                 return self.named(reading, above, name, &stat);
             }
             let id = self.directory_in(above, &handle::handle_at(fd, name)?, name.to_bytes())?;
-            reading.directories.push((id, name.to_bytes().to_vec()));
+            reading.directories.push((id, name.to_bytes().into()));
             return Ok(Entry::Directory);
         }
         if stat.nlink > 1 {

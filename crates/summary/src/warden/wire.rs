@@ -188,7 +188,7 @@ pub(super) fn put_reading(out: &mut Writer, reading: &Reading) {
 
 pub(super) fn reading(from: &mut Reader<'_>) -> Option<Reading> {
     let (access, blocks, own) = itself(from)?;
-    let directories = all(from, |from| Some((id(from)?, from.bytes()?.to_vec())))?;
+    let directories = all(from, |from| Some((id(from)?, from.bytes()?.into())))?;
     let empty = all(from, |from| {
         let (id, (access, blocks, own)) = (id(from)?, itself(from)?);
         Some(Empty { id, access, blocks, own, stamp: from.fixed()? })
@@ -320,7 +320,7 @@ mod tests {
                 access,
                 blocks: fields[1],
                 own,
-                directories: vec![(node, name)],
+                directories: vec![(node, name.into())],
                 empty: vec![Empty { id: node, access, blocks: fields[4], own, stamp }; inodes.len() % 3],
                 inodes,
                 linked: vec![LinkedName { id: node, weight: sums, links, facts: stamp }],

@@ -13,7 +13,7 @@ use onesweep_summary::{
         tally::{Merge, Rule},
     },
     identity::NodeId,
-    reading::{Directories, Empty, LinkedName, OpenFile, Reading, too_large},
+    reading::{Directories, Empty, EntryName, LinkedName, OpenFile, Reading, too_large},
     record::Access,
     survey::{Method, Seen, Tell},
     totals::{Largest, Sums},
@@ -392,7 +392,7 @@ struct Listed {
     ino: u64,
     stamp: u64,
     changed: u64,
-    directories: Vec<(NodeId, Vec<u8>)>,
+    directories: Vec<(NodeId, EntryName)>,
     names: BTreeMap<String, u64>,
 }
 
@@ -403,7 +403,11 @@ impl Listed {
             ino,
             stamp: state.stamp(ino),
             changed: state.changes,
-            directories: found.directories.iter().map(|(&ino, name)| (id(ino), name.clone().into_bytes())).collect(),
+            directories: found
+                .directories
+                .iter()
+                .map(|(&ino, name)| (id(ino), name.clone().into_bytes().into()))
+                .collect(),
             names: found.names.clone(),
         })
     }

@@ -194,7 +194,7 @@ fn walked(summaries: &Summaries<Walk, Untracked>, below: &[Vec<u8>], at: i64) ->
         let record = summaries.record(child).map_err(failed)?;
         let is_part = unreadable.iter().any(|&at| nodes.contains(child, at));
         entries.push(Entry {
-            name: record.name,
+            name: record.name.into_vec(),
             is_directory: true,
             seen: if is_part { Seen::Part } else { Seen::Whole },
             sizes: Sizes::of(&Figures::of(&record.subtree.sums)),
@@ -216,7 +216,7 @@ fn walked(summaries: &Summaries<Walk, Untracked>, below: &[Vec<u8>], at: i64) ->
 
 fn child_of(summaries: &Summaries<Walk, Untracked>, slot: Slot, name: &[u8]) -> Result<Option<Slot>, SummaryError> {
     for child in summaries.ledger().nodes.children(slot) {
-        if summaries.record(child)?.name == name {
+        if summaries.record(child)?.name[..] == *name {
             return Ok(Some(child));
         }
     }

@@ -63,7 +63,7 @@ impl Directories for Homes {
             CLOSED => HIDDEN.collect(),
             _ => Vec::new(),
         };
-        reading.directories = below.into_iter().map(|ino| (id(ino), ino.to_string().into_bytes())).collect();
+        reading.directories = below.into_iter().map(|ino| (id(ino), ino.to_string().into_bytes().into())).collect();
         Ok(reading)
     }
 
