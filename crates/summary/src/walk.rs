@@ -7,18 +7,18 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use onesweep_sys::files::{self, DirReader, EntryType, magic};
+use onesweep_sys::files::{self, DirReader, EntryType, Stat, magic};
 
 use crate::{
     identity::{NodeId, STUB_INO},
     reading::{Directories, LinkedName, Reading, of_entry},
     tracker::{Drained, Tracker},
-    volume::{access, add, linked, stand_out},
+    volume::{access_by, add, linked, listing::LISTED_BYTES, stand_out},
 };
 
 /// Bytes of names that are opened in one go: a path may be longer than the kernel takes at once.
@@ -32,6 +32,8 @@ pub struct Walk {
     one_file_system: bool,
     /// The directory that each is in, and its name there.
     names: Mutex<HashMap<NodeId, (NodeId, CString)>>,
+    /// That aren't in use.
+    readers: Mutex<Vec<DirReader>>,
     /// Once it is true, nothing more is read.
     is_stopped: Arc<AtomicBool>,
 }
@@ -42,13 +44,24 @@ impl Walk {
         let top = files::open_dir_handle(path)?;
         let stat = files::statx_fd(top.as_fd())?;
         let root = node(stat.dev, stat.ino);
-        Ok(Walk { top, root, one_file_system, names: Mutex::default(), is_stopped: Arc::default() })
+        Ok(Walk {
+            top,
+            root,
+            one_file_system,
+            names: Mutex::default(),
+            readers: Mutex::default(),
+            is_stopped: Arc::default(),
+        })
     }
 
     /// One that ends early once `is_stopped`, also within a directory: what is left of the tree is as if it couldn't be read, so
     /// that whoever stops it has no use for what comes of it.
     pub fn stopped_by(self, is_stopped: Arc<AtomicBool>) -> Walk {
         Walk { is_stopped, ..self }
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Vec<DirReader>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn check_stopped(&self) -> io::Result<()> {
@@ -60,7 +73,8 @@ impl Walk {
         self.root
     }
 
-    fn handle(&self, directory: NodeId) -> io::Result<OwnedFd> {
+    /// The names that lead to a directory, as many in one as the kernel takes at once.
+    fn steps(&self, directory: NodeId) -> io::Result<Vec<Vec<u8>>> {
         let mut way = Vec::new();
         let names = self.names.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut at = directory;
@@ -69,36 +83,51 @@ impl Walk {
             way.push(name.as_bytes());
             at = *above;
         }
-        let mut paths: Vec<Vec<u8>> = Vec::new();
+        let mut steps: Vec<Vec<u8>> = Vec::new();
         for name in way.into_iter().rev() {
-            match paths.last_mut() {
-                Some(path) if path.len() + 1 + name.len() <= STEP_BYTES_MAX => {
-                    path.push(b'/');
-                    path.extend(name);
+            match steps.last_mut() {
+                Some(step) if step.len() + 1 + name.len() <= STEP_BYTES_MAX => {
+                    step.push(b'/');
+                    step.extend(name);
                 }
-                _ => paths.push(name.to_vec()),
+                _ => steps.push(name.to_vec()),
             }
         }
-        drop(names);
-        let mut opened = self.top.try_clone()?;
-        for path in paths {
-            opened = files::open_handle_at(opened.as_fd(), path.as_slice())?;
+        Ok(steps)
+    }
+
+    /// Opens a directory, one that may not be listed too; with why it can't be.
+    fn open(&self, directory: NodeId) -> io::Result<(OwnedFd, Stat, Option<io::Error>)> {
+        let mut steps = self.steps(directory)?;
+        let last = steps.pop().unwrap_or_else(|| b".".to_vec());
+        let mut above: Option<OwnedFd> = None;
+        for step in steps {
+            let at = above.as_ref().map_or(self.top.as_fd(), AsFd::as_fd);
+            above = Some(files::open_handle_at(at, step.as_slice())?);
         }
+        let above = above.as_ref().map_or(self.top.as_fd(), AsFd::as_fd);
+        let (opened, why) = match files::open_dir_at(above, last.as_slice()) {
+            Ok(opened) => (opened, None),
+            Err(error) => (files::open_handle_at(above, last.as_slice())?, Some(error)),
+        };
         let stat = files::statx_fd(opened.as_fd())?;
         // Somebody may have put something else in its place.
         if node(stat.dev, stat.ino) != (NodeId { generation: 0, ..directory }) {
             Err(io::ErrorKind::NotFound.into())
         } else {
-            Ok(opened)
+            Ok((opened, stat, why))
         }
     }
 
     fn list(&self, directory: NodeId, fd: BorrowedFd<'_>, reading: &mut Reading) -> io::Result<()> {
         let mut names: Vec<(u64, CString)> = Vec::new();
-        DirReader::with_buffer(32 << 10).read_while(fd, |entry| {
+        let mut reader = self.readers().pop().unwrap_or_else(|| DirReader::with_buffer(LISTED_BYTES));
+        let listed = reader.read_while(fd, |entry| {
             names.push((entry.ino, entry.name.to_owned()));
             !self.is_stopped.load(Ordering::Relaxed)
-        })?;
+        });
+        self.readers().push(reader);
+        listed?;
         names.sort_unstable_by_key(|(ino, _)| *ino);
         for (_, name) in names {
             self.check_stopped()?;
@@ -158,17 +187,14 @@ fn node(dev: u64, ino: u64) -> NodeId {
 impl Directories for Walk {
     fn read(&self, directory: NodeId) -> io::Result<Reading> {
         self.check_stopped()?;
-        let handle = self.handle(directory)?;
-        let stat = files::statx_fd(handle.as_fd())?;
-        let mut reading = Reading { blocks: stat.blocks as i64, ..Reading::default() };
+        let (opened, stat, why) = self.open(directory)?;
+        // Who walks sees what may be seen: access lists are of no use.
+        let mut reading = Reading { access: access_by(None, &stat), blocks: stat.blocks as i64, ..Reading::default() };
         add(&mut reading, &stat);
-        let listed = files::open_dir_at(handle.as_fd(), c".").and_then(|fd| {
-            reading.access = access(fd.as_fd(), &stat);
-            self.list(directory, fd.as_fd(), &mut reading)
-        });
-        if let Err(error) = listed {
-            reading.unreadable = Some(error);
-        }
+        reading.unreadable = match why {
+            Some(why) => Some(why),
+            None => self.list(directory, opened.as_fd(), &mut reading).err().or(reading.unreadable.take()),
+        };
         Ok(reading)
     }
 
