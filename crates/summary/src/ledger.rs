@@ -107,6 +107,9 @@ pub struct Ledger {
     /// their names.
     found: SlotMap<EntryName>,
     owed: SlotMap<Owed>,
+    /// Inodes of which names were found or have gone since it was put down what they add where: each is in many directories, which are
+    /// read one after the other.
+    uncharged: BTreeSet<LinkKey>,
     /// Directories that came from elsewhere, or went: what inodes with several names below them add where isn't known yet.
     displaced: BTreeSet<Slot>,
     /// Of declared summaries, where there are any.
@@ -117,9 +120,18 @@ impl Ledger {
     /// What a store holds. Records without a parent, but for the root, are left out: they were on the way elsewhere.
     pub fn open(store: Store) -> Result<Ledger, StoreError> {
         let (nodes, kept, store) = (tree_of(&store, thread::Builder::new())?, store.facts()?, Arc::new(store));
-        let (batch, found, owed, displaced) =
-            (Batch::default(), SlotMap::default(), SlotMap::default(), BTreeSet::new());
-        Ok(Ledger { nodes, store, batch, kept, is_loose: false, found, owed, displaced, books: None })
+        Ok(Ledger {
+            nodes,
+            store,
+            batch: Batch::default(),
+            kept,
+            is_loose: false,
+            found: SlotMap::default(),
+            owed: SlotMap::default(),
+            uncharged: BTreeSet::new(),
+            displaced: BTreeSet::new(),
+            books: None,
+        })
     }
 
     /// From now on keeps these summaries, too. What the store holds of others goes.
@@ -189,7 +201,10 @@ impl Ledger {
 
     /// True when all that is known is in the totals.
     pub(crate) fn is_paid(&self) -> bool {
-        self.owed.is_empty() && self.displaced.is_empty() && self.books.as_ref().is_none_or(Books::is_paid)
+        self.owed.is_empty()
+            && self.uncharged.is_empty()
+            && self.displaced.is_empty()
+            && self.books.as_ref().is_none_or(Books::is_paid)
     }
 
     /// An inode with several names.
@@ -431,27 +446,32 @@ impl Ledger {
         }
         for (ino, names) in names {
             let key = LinkKey { subvolume, ino };
-            let mut linked = self.linked(key)?.unwrap_or_default();
-            linked.places.retain(|&place| place != slot);
-            if let Some(name) = names.last() {
-                if linked.generation != name.id.generation {
-                    // Another inode has got the number: what named the old one names nothing.
-                    linked.places.clear();
+            let is_changed = if let Some(Some(linked)) = self.batch.linked.get_mut(&key) {
+                linked.find_in(slot, &names, &mut outdated)
+            } else {
+                let mut linked = self.linked(key)?.unwrap_or_default();
+                let is_changed = linked.find_in(slot, &names, &mut outdated);
+                if is_changed {
+                    self.batch.linked.insert(key, Some(linked));
                 }
-                // Who sees two in one directory has read it while it changed: whatever is found next is another one.
-                let is_one = names.iter().all(|other| other.facts == name.facts);
-                let facts = if is_one { name.facts } else { 0 };
-                if linked.facts != facts {
-                    outdated.extend_from_slice(&linked.places);
-                }
-                (linked.generation, linked.facts) = (name.id.generation, facts);
-                (linked.weight, linked.links) = (name.weight, name.links);
-                linked.places.extend(names.iter().map(|_| slot));
-                linked.places.sort_unstable();
+                is_changed
+            };
+            if is_changed {
+                self.uncharged.insert(key);
             }
-            self.charge(key, linked)?;
         }
         Ok(outdated)
+    }
+
+    /// The same, once, of all of which names were found or have gone.
+    pub(super) fn charge_changed(&mut self) -> Result<(), StoreError> {
+        while let Some(&key) = self.uncharged.first() {
+            if let Some(linked) = self.linked(key)? {
+                self.charge(key, linked)?;
+            }
+            self.uncharged.remove(&key);
+        }
+        Ok(())
     }
 
     /// Puts down what an inode with several names adds where, after something of that has changed.
@@ -501,6 +521,8 @@ impl Ledger {
                 }
             }
         }
+        // Nothing of it may be put down at numbers that are others' from now on.
+        self.charge_changed()?;
         for &at in below.iter().rev() {
             if self.nodes.parent(at).is_some() {
                 self.nodes.detach(at);
@@ -519,6 +541,7 @@ impl Ledger {
 
     /// Brings all totals up to what is known.
     pub fn pay(&mut self) -> Result<(), StoreError> {
+        self.charge_changed()?;
         self.pay_owed()?;
         let displaced = std::mem::take(&mut self.displaced);
         if !displaced.is_empty() {

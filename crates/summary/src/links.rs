@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     nodes::{Nodes, Slot},
+    reading::LinkedName,
     totals::Sums,
 };
 
@@ -38,6 +39,33 @@ pub struct Linked {
 }
 
 impl Linked {
+    /// Takes over by which names a directory has it now, none of which may be there; whether that changes anything. Directories that show
+    /// of it what isn't so any more become `outdated`.
+    pub(crate) fn find_in(&mut self, slot: Slot, names: &[LinkedName], outdated: &mut Vec<Slot>) -> bool {
+        let before = (self.generation, self.facts, self.weight, self.links);
+        if let Some(name) = names.last() {
+            if self.generation != name.id.generation {
+                // Another inode has got the number: what named the old one names nothing.
+                self.places.clear();
+            }
+            // Who sees two in one directory has read it while it changed: whatever is found next is another one.
+            let is_one = names.iter().all(|other| other.facts == name.facts);
+            let facts = if is_one { name.facts } else { 0 };
+            if self.facts != facts {
+                outdated.extend(self.places.iter().filter(|&&place| place != slot));
+            }
+            (self.generation, self.facts) = (name.id.generation, facts);
+            (self.weight, self.links) = (name.weight, name.links);
+        }
+        let known = self.places.iter().filter(|&&place| place == slot).count();
+        if known != names.len() {
+            self.places.retain(|&place| place != slot);
+            self.places.extend(names.iter().map(|_| slot));
+            self.places.sort_unstable();
+        }
+        known != names.len() || before != (self.generation, self.facts, self.weight, self.links)
+    }
+
     /// What has to be added at which directory, so that every subtree counts it once.
     pub fn due(&self, nodes: &Nodes) -> Vec<(Slot, Sums)> {
         // The directories of all names and all above them, each once: in how many of those in it there are names, and in which last.
@@ -113,6 +141,38 @@ mod tests {
             slots.push(nodes.add(id(number as u64 + 2), Some(parent)).unwrap());
         }
         (nodes, slots)
+    }
+
+    fn name(generation: u32, links: u32, facts: u64) -> LinkedName {
+        let weight = Sums { bytes: 100, blocks: 8, files: 1, ..Sums::default() };
+        LinkedName { id: NodeId { subvolume: 0, ino: 9, generation }, weight, links, facts }
+    }
+
+    #[test]
+    fn only_what_differs_changes_an_inode() {
+        let (mut linked, mut outdated) = (Linked::default(), Vec::new());
+        let mut find = |slot, names: &[LinkedName]| {
+            let is_changed = linked.find_in(Slot(slot), names, &mut outdated);
+            let places: Vec<u32> = linked.places.iter().map(|place| place.0).collect();
+            (is_changed, places, std::mem::take(&mut outdated))
+        };
+        let (one, two) = (name(1, 3, 7), [name(1, 3, 7); 2]);
+        assert_eq!(find(5, &[one]), (true, vec![5], vec![]));
+        assert_eq!(find(5, &[one]), (false, vec![5], vec![]));
+        assert_eq!(find(2, &two), (true, vec![2, 2, 5], vec![]));
+        assert_eq!(find(2, &two), (false, vec![2, 2, 5], vec![]));
+        assert_eq!(find(4, &[]), (false, vec![2, 2, 5], vec![]));
+        assert_eq!(find(2, &[one]), (true, vec![2, 5], vec![]));
+        assert_eq!(find(5, &[name(1, 2, 7)]), (true, vec![2, 5], vec![]), "one has gone elsewhere");
+        assert_eq!(find(2, &[name(1, 2, 8)]), (true, vec![2, 5], vec![Slot(5)]));
+        assert_eq!(find(2, &[name(1, 2, 8)]), (false, vec![2, 5], vec![]));
+        assert_eq!(
+            find(5, &[name(1, 2, 8), name(1, 2, 9)]),
+            (true, vec![2, 5, 5], vec![Slot(2)]),
+            "it changes meanwhile"
+        );
+        assert_eq!(find(2, &[name(3, 2, 8)]), (true, vec![2], vec![]), "another one with its number");
+        assert_eq!(find(2, &[]), (true, vec![], vec![]));
     }
 
     fn linked(mut places: Vec<Slot>, links: u32) -> Linked {

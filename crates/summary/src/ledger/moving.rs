@@ -25,6 +25,7 @@ impl Ledger {
 
     /// A directory was found in another one.
     pub(super) fn take_in(&mut self, child: Slot, parent: Slot, name: EntryName) -> Result<(), StoreError> {
+        self.charge_changed()?;
         let stay_below = self.stay_below(child, parent)?;
         self.part(child)?;
         self.pay_owed()?;
