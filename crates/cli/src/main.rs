@@ -52,14 +52,17 @@ fn main() -> ExitCode {
     let _ = onesweep_sys::limits::raise_open_files();
     match commands::run(cli.command) {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => {
-            failure.print();
-            ExitCode::from(match failure.exit_code() {
-                report::CANNOT_RUN => cannot_run,
-                code => code,
-            })
-        }
+        Err(failure) => ended(&failure, cannot_run),
     }
+}
+
+/// Tells of it; what it ends with.
+fn ended(failure: &Failure, cannot_run: u8) -> ExitCode {
+    failure.print();
+    ExitCode::from(match failure.exit_code() {
+        report::CANNOT_RUN => cannot_run,
+        code => code,
+    })
 }
 
 /// What a command ends with that could not run. Scripts that have `alias du='onesweep du'` know of GNU du's alone, which has one code for
@@ -79,10 +82,6 @@ fn answer(said: &clap::Error, cannot_run: u8) -> ExitCode {
     }
     match written {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let failure = Failure::output(&error, 0);
-            failure.print();
-            ExitCode::from(cannot_run)
-        }
+        Err(error) => ended(&Failure::output(&error, 0), cannot_run),
     }
 }

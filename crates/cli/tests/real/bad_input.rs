@@ -73,9 +73,12 @@ fn no_proc() {
 /// Help and version are an output like any other.
 #[test]
 fn help_that_cannot_be_written() {
-    for arguments in [&["tar", "--help"][..], &["-h"], &["--version"], &["peer", "index", "--help"], &["man"]] {
+    let (of_all, of_du) = (2, 1);
+    let words: [&[&str]; 5] = [&["tar", "--help"], &["-h"], &["--version"], &["peer", "index", "--help"], &["man"]];
+    let cases = words.into_iter().map(|words| (words, of_all)).chain([(&["du", "--help"][..], of_du)]);
+    for (arguments, code) in cases {
         let full = fs::File::options().write(true).open("/dev/full").expect("a full device");
-        let out = finish(onesweep(arguments).stdout(full), 2);
+        let out = finish(onesweep(arguments).stdout(full), code);
         says(&out.stderr, &["standard output: cannot write: No space left on device"]);
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
