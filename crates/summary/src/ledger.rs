@@ -3,11 +3,12 @@
 //! Every change is first owed, by the directory where it happened. When all are known, they are paid from the deepest directory
 //! upwards, so that each directory above is touched once, however many below it have changed.
 
+mod charging;
 mod moving;
 mod opening;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeSet, BinaryHeap},
     sync::Arc,
     thread,
 };
@@ -23,7 +24,7 @@ use crate::{
     links::{LinkKey, Linked},
     nodes::{Count, Nodes, Slot, SlotMap},
     places::Block,
-    reading::{Empty, EntryName, LinkedName, Reading},
+    reading::{Empty, EntryName, Reading},
     record::Record,
     store::{Batch, Facts, Store, StoreError},
     totals::{Extremes, Sums},
@@ -433,74 +434,6 @@ impl Ledger {
         Ok(merged)
     }
 
-    /// Gives the directories that name inodes which have changed since these were read.
-    fn merge_links(&mut self, slot: Slot, before: &[u64], found: &[LinkedName]) -> Result<Vec<Slot>, StoreError> {
-        if before.is_empty() && found.is_empty() {
-            return Ok(Vec::new());
-        }
-        let subvolume = self.nodes.id(slot).subvolume;
-        let mut outdated = Vec::new();
-        let mut names: BTreeMap<u64, Vec<LinkedName>> = before.iter().map(|&ino| (ino, Vec::new())).collect();
-        for name in found {
-            names.entry(name.id.ino).or_default().push(*name);
-        }
-        for (ino, names) in names {
-            let key = LinkKey { subvolume, ino };
-            let is_changed = if let Some(Some(linked)) = self.batch.linked.get_mut(&key) {
-                linked.find_in(slot, &names, &mut outdated)
-            } else {
-                let mut linked = self.linked(key)?.unwrap_or_default();
-                let is_changed = linked.find_in(slot, &names, &mut outdated);
-                if is_changed {
-                    self.batch.linked.insert(key, Some(linked));
-                }
-                is_changed
-            };
-            if is_changed {
-                self.uncharged.insert(key);
-            }
-        }
-        Ok(outdated)
-    }
-
-    /// The same, once, of all of which names were found or have gone.
-    pub(super) fn charge_changed(&mut self) -> Result<(), StoreError> {
-        while let Some(&key) = self.uncharged.first() {
-            if let Some(linked) = self.linked(key)? {
-                self.charge(key, linked)?;
-            }
-            self.uncharged.remove(&key);
-        }
-        Ok(())
-    }
-
-    /// Puts down what an inode with several names adds where, after something of that has changed.
-    fn charge(&mut self, key: LinkKey, linked: Linked) -> Result<(), StoreError> {
-        let due = linked.due(&self.nodes);
-        self.charge_due(key, linked, due)
-    }
-
-    fn charge_due(&mut self, key: LinkKey, mut linked: Linked, due: Vec<(Slot, Sums)>) -> Result<(), StoreError> {
-        let mut change: BTreeMap<Slot, Sums> = BTreeMap::new();
-        for &(slot, sums) in &linked.charges {
-            *change.entry(slot).or_default() -= sums;
-        }
-        for &(slot, sums) in &due {
-            *change.entry(slot).or_default() += sums;
-        }
-        change.retain(|&slot, sums| !sums.is_zero() && self.nodes.is_used(slot));
-        // All of them are put down, or none: what fails is done again.
-        change.keys().try_for_each(|&slot| self.edit(slot).map(drop))?;
-        for (slot, sums) in change {
-            self.edit(slot)?.charged += sums;
-            self.owed.entry(slot).or_default().sums += sums;
-        }
-        let is_forgotten = linked.places.is_empty();
-        linked.charges = due;
-        self.batch.linked.insert(key, (!is_forgotten).then_some(linked));
-        Ok(())
-    }
-
     /// Forgets a directory that is in none, and all below it.
     pub fn forget(&mut self, slot: Slot) -> Result<(), StoreError> {
         debug_assert!(self.nodes.parent(slot).is_none());
@@ -696,7 +629,7 @@ mod tests {
     use onesweep_sys::files::Time;
 
     use super::*;
-    use crate::{identity::NodeId, record::Access, totals::Totals};
+    use crate::{identity::NodeId, reading::LinkedName, record::Access, totals::Totals};
 
     /// Those that were read before, and only where the inode is another one; whoever saw two of them knows neither.
     #[test]
