@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -47,6 +47,14 @@ fn missing() -> Option<String> {
     }
 }
 
+/// A script in place of the program.
+fn put_server(home: &Path, script: &str) -> PathBuf {
+    let server = home.join("onesweep");
+    fs::write(&server, script).unwrap();
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    server
+}
+
 #[test]
 fn small_cases_come_to_their_end_and_leave_nothing() {
     if let Some(reason) = missing() {
@@ -55,9 +63,7 @@ fn small_cases_come_to_their_end_and_leave_nothing() {
     }
     let home = tempfile::Builder::new().prefix("onesweep-lab-du-").tempdir().unwrap();
     let home = home.path();
-    let server = home.join("onesweep");
-    fs::write(&server, SERVER).unwrap();
-    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let server = put_server(home, SERVER);
     let cases = ["days-b-ext4", "disk-cost", "background", "overwrite", "records", "disk-records", "storm"];
     let mut bench = Command::new(PROGRAM);
     bench.args(["bench", "du", "--scale", "0.001", "--onesweep"]).arg(&server).env("TMPDIR", home);
@@ -117,9 +123,7 @@ fn a_server_that_is_to_know_all_is_asked_after_each_step() {
     }
     let home = tempfile::Builder::new().prefix("onesweep-lab-du-").tempdir().unwrap();
     let home = home.path();
-    let server = home.join("onesweep");
-    fs::write(&server, SERVER).unwrap();
-    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let server = put_server(home, SERVER);
     let mut bench = Command::new(PROGRAM);
     bench.args(["bench", "du", "--scale", "0.001", "--case", "cost-known", "--onesweep"]).arg(&server);
     bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out"));
@@ -145,10 +149,9 @@ fn a_case_that_is_told_to_end_leaves_nothing() {
     }
     let home = tempfile::Builder::new().prefix("onesweep-lab-du-").tempdir().unwrap();
     let home = home.path();
-    let (server, started) = (home.join("onesweep"), home.join("started"));
+    let started = home.join("started");
     let keeping = SERVER.replace("    tail -f", "    mkdir \"$5\"; touch \"$5/file\" \"$STARTED\"\n    tail -f");
-    fs::write(&server, keeping).unwrap();
-    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let server = put_server(home, &keeping);
     let mut bench = Command::new(PROGRAM);
     bench.args(["bench", "du", "--scale", "0.02", "--case", "overwrite", "--onesweep"]).arg(&server);
     bench.arg("--cache").arg(home.join("aged")).arg("--out").arg(home.join("out"));
