@@ -27,6 +27,7 @@ mod export;
 mod find;
 mod find_volume;
 mod guide;
+mod held_back;
 mod image;
 mod images;
 mod in_bulk;

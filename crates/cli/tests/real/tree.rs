@@ -268,6 +268,12 @@ pub(crate) fn until_another_second() {
     }
 }
 
+/// Every file below a directory.
+pub(crate) fn files(root: &Path) -> Vec<PathBuf> {
+    let listed = crate::run::output(Command::new("find").arg(root).args(["-type", "f", "-print0"]));
+    listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(crate::run::path_of).collect()
+}
+
 /// Many small files in one folder.
 pub(crate) fn many(folder: &Path, count: u64) {
     fs::create_dir_all(folder).expect("a folder");
