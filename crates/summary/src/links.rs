@@ -34,8 +34,29 @@ pub struct Linked {
     pub facts: u64,
     /// The directories in which it was found, one for each name, in rising order.
     pub places: Vec<Slot>,
-    /// What was added at which directory on its account.
-    pub charges: Vec<(Slot, Sums)>,
+    /// What was added on its account.
+    pub charges: Charges,
+}
+
+/// What was added where on account of an inode: at some directories all that it weighs, so many times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Charges {
+    /// What the inode weighed then.
+    pub weight: Sums,
+    /// How many times at which directory, in rising order. Less than none where names in several of the directories in it meet.
+    pub times: Vec<(Slot, i32)>,
+    /// The directory by whose removal its blocks would be freed.
+    pub freed_at: Option<Slot>,
+}
+
+impl Charges {
+    /// The sums of which these are made. A directory may be among them twice.
+    pub fn sums(&self) -> impl Iterator<Item = (Slot, Sums)> + '_ {
+        let one = Sums { freed_blocks: 0, ..self.weight };
+        let freed = Sums { freed_blocks: self.weight.blocks, ..Sums::default() };
+        let times = self.times.iter().map(move |&(slot, times)| (slot, scaled(one, times.into())));
+        times.chain(self.freed_at.map(|slot| (slot, freed)))
+    }
 }
 
 impl Linked {
@@ -67,9 +88,9 @@ impl Linked {
     }
 
     /// What has to be added at which directory, so that every subtree counts it once.
-    pub fn due(&self, nodes: &Nodes) -> Vec<(Slot, Sums)> {
+    pub fn due(&self, nodes: &Nodes) -> Charges {
         // The directories of all names and all above them, each once: in how many of those in it there are names, and in which last.
-        let mut branches: BTreeMap<Slot, (i64, Option<Slot>)> = BTreeMap::new();
+        let mut branches: BTreeMap<Slot, (i32, Option<Slot>)> = BTreeMap::new();
         let mut tops = Vec::new();
         for &place in &self.places {
             let mut at = (!branches.contains_key(&place)).then_some(place);
@@ -85,10 +106,7 @@ impl Linked {
                 at = (!is_known).then_some(above);
             }
         }
-        let one = Sums { freed_blocks: 0, ..self.weight };
-        // Where nothing branches, what is added below does for all above.
-        let times = branches.iter().map(|(&slot, (count, _))| (slot, 1 - count)).filter(|(_, times)| *times != 0);
-        let mut due: BTreeMap<Slot, Sums> = times.map(|(slot, times)| (slot, scaled(one, times))).collect();
+        let mut freed_at = None;
         if let [top] = tops[..]
             && self.places.len() >= self.links as usize
         {
@@ -97,9 +115,11 @@ impl Linked {
             {
                 all = below;
             }
-            due.entry(all).or_default().freed_blocks += self.weight.blocks;
+            freed_at = Some(all);
         }
-        due.into_iter().collect()
+        // Where nothing branches, what is added below does for all above.
+        let times = branches.into_iter().map(|(slot, (count, _))| (slot, 1 - count)).filter(|(_, times)| *times != 0);
+        Charges { weight: self.weight, times: times.collect(), freed_at }
     }
 
     /// How many of its names are in directories for which `is_clean`.
@@ -175,6 +195,13 @@ mod tests {
         assert_eq!(find(2, &[]), (true, vec![], vec![]));
     }
 
+    /// By directories, each once.
+    fn by_slot(due: &Charges) -> HashMap<Slot, Sums> {
+        let mut all: HashMap<Slot, Sums> = HashMap::new();
+        due.sums().for_each(|(slot, sums)| *all.entry(slot).or_default() += sums);
+        all
+    }
+
     fn linked(mut places: Vec<Slot>, links: u32) -> Linked {
         places.sort_unstable();
         let weight = Sums { bytes: 100, blocks: 8, files: 1, ..Sums::default() };
@@ -186,7 +213,7 @@ mod tests {
         // 0 ┬ 1 ─ 2
         //   └ 3
         let (nodes, slots) = tree(&[0, 1, 0]);
-        let due: HashMap<Slot, Sums> = linked(vec![slots[2], slots[3]], 2).due(&nodes).into_iter().collect();
+        let due = by_slot(&linked(vec![slots[2], slots[3]], 2).due(&nodes));
         assert_eq!(due[&slots[2]].bytes, 100);
         assert_eq!(due[&slots[3]].bytes, 100);
         assert_eq!((due[&slots[0]].bytes, due[&slots[0]].freed_blocks), (-100, 8));
@@ -198,14 +225,15 @@ mod tests {
         let (nodes, slots) = tree(&[0]);
         let due = linked(vec![slots[1]; 3], 3).due(&nodes);
         let one = Sums { bytes: 100, blocks: 8, files: 1, freed_blocks: 8, ..Sums::default() };
-        assert_eq!(due, [(slots[1], one)]);
+        assert_eq!(by_slot(&due), HashMap::from([(slots[1], one)]));
     }
 
     #[test]
     fn nothing_is_freed_while_a_name_is_elsewhere() {
         let (nodes, slots) = tree(&[0]);
         let due = linked(vec![slots[1]], 2).due(&nodes);
-        assert_eq!(due, [(slots[1], Sums { bytes: 100, blocks: 8, files: 1, ..Sums::default() })]);
+        let one = Sums { bytes: 100, blocks: 8, files: 1, ..Sums::default() };
+        assert_eq!(by_slot(&due), HashMap::from([(slots[1], one)]));
     }
 
     /// Anybody can make as many names so far down: each directory above is looked at once.
@@ -215,8 +243,7 @@ mod tests {
         let chain: Vec<usize> = (0..depth).collect();
         let parents: Vec<usize> = chain.into_iter().chain((0..20_000).map(|_| depth)).collect();
         let (nodes, slots) = tree(&parents);
-        let due = linked(slots[depth + 1..].to_vec(), 20_000).due(&nodes);
-        let due: HashMap<Slot, Sums> = due.into_iter().collect();
+        let due = by_slot(&linked(slots[depth + 1..].to_vec(), 20_000).due(&nodes));
         assert_eq!(due.len(), 20_001);
         assert_eq!((due[&slots[depth]].bytes, due[&slots[depth]].freed_blocks), (-100 * 19_999, 8));
     }
@@ -231,10 +258,10 @@ mod tests {
             let (nodes, slots) = tree(&parents);
             let places: Vec<Slot> = names.iter().map(|name| slots[name % slots.len()]).collect();
             let inode = linked(places.clone(), places.len() as u32 + missing);
-            let due = inode.due(&nodes);
+            let due = by_slot(&inode.due(&nodes));
             for &slot in &slots {
                 let mut sums = Sums::default();
-                for &(at, charge) in &due {
+                for (&at, &charge) in &due {
                     if nodes.contains(slot, at) {
                         sums += charge;
                     }

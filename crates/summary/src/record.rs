@@ -5,7 +5,7 @@ use onesweep_sys::files::Time;
 use crate::{
     code::{Reader, Writer},
     identity::NodeId,
-    links::Linked,
+    links::{Charges, Linked},
     nodes::{Count, Known, NameHash, Slot},
     reading::EntryName,
     totals::{Extremes, Largest, Sums, Totals},
@@ -242,35 +242,60 @@ impl Linked {
     /// The bytes that the store keeps.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
+        self.encode_names(&mut out);
+        self.charges.encode(&mut out, self.weight);
+        out.fixed(self.facts);
+        out.0
+    }
+
+    /// What comes first in them: all but the charges and the facts.
+    pub(crate) fn encode_names(&self, out: &mut Writer) {
         out.unsigned(self.generation.into());
         out.unsigned(self.links.into());
         out.sparse(&self.weight.fields());
-        ascending(&mut out, self.places.iter().map(|place| place.0.into()));
-        out.unsigned(self.charges.len() as u64);
-        for (slot, charge) in &self.charges {
-            out.unsigned(slot.0.into());
-            out.sparse(&charge.fields());
-        }
-        out.fixed(self.facts);
-        out.0
+        ascending(out, self.places.iter().map(|place| place.0.into()));
     }
 
     /// A linked inode from its bytes; `None` when they are none.
     pub fn decode(bytes: &[u8]) -> Option<Linked> {
         let mut from = Reader(bytes);
+        let mut linked = Linked::decode_names(&mut from)?;
+        linked.charges = Charges::decode(&mut from, linked.weight)?;
+        linked.facts = from.fixed()?;
+        from.is_done().then_some(linked)
+    }
+
+    /// What [`Self::encode_names`] has written.
+    pub(crate) fn decode_names(from: &mut Reader<'_>) -> Option<Linked> {
         let (generation, links) = (from.small()?, from.small()?);
         let weight = Sums::of_fields(from.sparse()?);
-        let places = read_ascending(&mut from)?;
+        let places = read_ascending(from)?;
         let places = places.into_iter().map(|place| u32::try_from(place).ok().map(Slot)).collect::<Option<_>>()?;
-        let count = from.unsigned()?;
-        if count > from.0.len() as u64 {
-            return None;
-        }
-        let charge = |from: &mut Reader<'_>| Some((Slot(from.small()?), Sums::of_fields(from.sparse()?)));
-        let charges = (0..count).map(|_| charge(&mut from)).collect::<Option<_>>()?;
-        // Stores of format 3 have none.
-        let facts = if from.is_done() { 0 } else { from.fixed()? };
-        from.is_done().then_some(Linked { generation, weight, links, facts, places, charges })
+        Some(Linked { generation, weight, links, places, ..Linked::default() })
+    }
+}
+
+impl Charges {
+    /// `weight`, the inode's, is mostly that of the charges, too.
+    fn encode(&self, out: &mut Writer, weight: Sums) {
+        let mut more = self.weight;
+        more -= weight;
+        out.sparse(&more.fields());
+        out.unsigned(self.freed_at.map_or(0, |slot| u64::from(slot.0) + 1));
+        ascending(out, self.times.iter().map(|(slot, _)| slot.0.into()));
+        self.times.iter().for_each(|(_, times)| out.signed((*times).into()));
+    }
+
+    fn decode(from: &mut Reader<'_>, mut weight: Sums) -> Option<Charges> {
+        weight += Sums::of_fields(from.sparse()?);
+        let freed_at = match from.unsigned()? {
+            0 => None,
+            slot => Some(Slot(u32::try_from(slot - 1).ok()?)),
+        };
+        let slots = read_ascending(from)?;
+        let mut times = |slot: u64| Some((Slot(slot.try_into().ok()?), from.signed()?.try_into().ok()?));
+        let times = slots.into_iter().map(&mut times).collect::<Option<_>>()?;
+        Some(Charges { weight, times, freed_at })
     }
 }
 
@@ -357,17 +382,17 @@ mod tests {
 
         #[test]
         fn linked_inodes_come_back(
-            generation: u32, links: u32, facts: u64, weight: [i64; Sums::FIELDS], mut places: Vec<u32>,
-            charges in vec(any::<(u32, [i64; Sums::FIELDS])>(), 0..5),
+            generation: u32, links: u32, facts: u64, weights: [[i64; Sums::FIELDS]; 2], mut places: Vec<u32>,
+            times in vec(any::<(u32, i32)>(), 0..5), freed_at: Option<u32>,
         ) {
             places.sort_unstable();
-            let charges = charges.into_iter().map(|(slot, sums)| (Slot(slot), Sums::of_fields(sums))).collect();
+            let [weight, weight_then] = weights.map(Sums::of_fields);
+            let times = times.into_iter().map(|(slot, times)| (Slot(slot), times)).collect();
+            let charges = Charges { weight: weight_then, times, freed_at: freed_at.map(Slot) };
             let places = places.into_iter().map(Slot).collect();
-            let linked = Linked { generation, weight: Sums::of_fields(weight), links, facts, places, charges };
+            let linked = Linked { generation, weight, links, facts, places, charges };
             let bytes = linked.encode();
             prop_assert_eq!(Linked::decode(&bytes[..bytes.len() - 1]), None);
-            let before = Linked::decode(&bytes[..bytes.len() - 8]);
-            prop_assert_eq!(before, Some(Linked { facts: 0, ..linked.clone() }), "as format 3 had it");
             prop_assert_eq!(Linked::decode(&bytes), Some(linked));
         }
 

@@ -8,6 +8,7 @@ mod custom;
 mod held;
 mod place;
 mod staged;
+mod taken_over;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,7 @@ use self::{
     batch::Row,
     held::{Held, Snapshot},
     staged::Staging,
+    taken_over::{VERSIONS_BEFORE, take_over},
 };
 use crate::{
     custom::books::Unwritten,
@@ -48,12 +50,8 @@ const LINKED: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("linked"
 const PLACES: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("places");
 const HISTORIES: TableDefinition<u32, &[u8]> = TableDefinition::new("histories");
 
-/// The version of what the tables hold, and those that are taken over. 3 has less of inodes with several names. It and 4 count directories as
-/// open to all that shut out their owner or their group, so that all has to be read again. 5 has less of histories.
-const VERSION: u32 = 6;
-const VERSIONS_BEFORE: std::ops::RangeInclusive<u32> = 3..=5;
-/// Up to this one.
-const LAST_MISTAKEN: u32 = 4;
+/// The version of what the tables hold.
+const VERSION: u32 = 7;
 /// A file that is no larger isn't worth the work.
 const SMALL_BYTES: u64 = 4 << 20;
 /// So many blocks of places that change are held at a time; some 500 bytes each.
@@ -228,16 +226,8 @@ impl Store {
         match store.fact("version")? {
             Some(bytes) => match bytes.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) {
                 Some(VERSION) => {}
-                // From now on it is none for who knows that one alone.
                 Some(before) if VERSIONS_BEFORE.contains(&before) => {
-                    store.write("take over", Durability::Immediate, |transaction| {
-                        let mut facts = transaction.open_table(FACTS)?;
-                        facts.insert("version", VERSION.to_le_bytes().as_slice())?;
-                        if before <= LAST_MISTAKEN {
-                            facts.insert("partial", [1].as_slice())?;
-                        }
-                        Ok(())
-                    })?
+                    store.write("take over", Durability::Immediate, |transaction| take_over(transaction, before))?
                 }
                 Some(found) => return Err(StoreError::Version { path: path.to_owned(), found }),
                 None => return Err(store.damaged("it has no version")),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Ledger;
 use crate::{
-    links::{LinkKey, Linked},
+    links::{Charges, LinkKey, Linked},
     nodes::Slot,
     reading::LinkedName,
     store::StoreError,
@@ -60,17 +60,12 @@ impl Ledger {
     }
 
     /// In place of what was put down of it before.
-    pub(super) fn charge_due(
-        &mut self,
-        key: LinkKey,
-        mut linked: Linked,
-        due: Vec<(Slot, Sums)>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn charge_due(&mut self, key: LinkKey, mut linked: Linked, due: Charges) -> Result<(), StoreError> {
         let mut change: BTreeMap<Slot, Sums> = BTreeMap::new();
-        for &(slot, sums) in &linked.charges {
+        for (slot, sums) in linked.charges.sums() {
             *change.entry(slot).or_default() -= sums;
         }
-        for &(slot, sums) in &due {
+        for (slot, sums) in due.sums() {
             *change.entry(slot).or_default() += sums;
         }
         change.retain(|&slot, sums| !sums.is_zero() && self.nodes.is_used(slot));

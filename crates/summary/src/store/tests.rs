@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicU64;
 use onesweep_sys::files::Time;
 use redb::backends::InMemoryBackend;
 
-use super::*;
+use super::{taken_over::LAST_MISTAKEN, *};
 use crate::{
     identity::NodeId,
+    links::Charges,
     record::Access,
     totals::{Extremes, Largest, Sums},
 };
@@ -151,11 +152,11 @@ fn another_version_is_refused() {
     drop(database);
     let error = Store::open(&path).expect_err("refused");
     assert!(matches!(error, StoreError::Version { found: 9, .. }), "{error}");
-    assert!(error.to_string().contains("version 9, and this program knows version 6; remove it"), "{error}");
+    assert!(error.to_string().contains("version 9, and this program knows version 7; remove it"), "{error}");
 }
 
-/// The first of them has less of inodes with several names: these are told to be others than they were. Of all but the last all has to be
-/// read again.
+/// The first of them has less of inodes with several names: these are told to be others than they were. Of the first two all has to be read
+/// again.
 #[test]
 fn versions_before_are_taken_over() {
     VERSIONS_BEFORE.for_each(is_taken_over);
@@ -165,7 +166,9 @@ fn is_taken_over(version: u32) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store");
     let key = LinkKey { subvolume: 0, ino: 77 };
-    let linked = Linked { links: 2, facts: 5, places: vec![Slot(1), Slot(2)], ..Linked::default() };
+    let weight = Sums { bytes: 5000, blocks: 16, files: 1, ..Sums::default() };
+    let charges = Charges { weight, times: vec![(Slot(1), 1), (Slot(2), 1), (Slot(4), -1)], freed_at: Some(Slot(4)) };
+    let linked = Linked { links: 2, facts: 5, places: vec![Slot(1), Slot(2)], weight, charges, ..Linked::default() };
     let store = Store::open(&path).expect("a store");
     let mut first = batch([(1, Some(record(1, "a")))]);
     first.linked.insert(key, Some(linked.clone()));
@@ -173,11 +176,17 @@ fn is_taken_over(version: u32) {
     drop(store);
     let database = Database::open(&path).expect("the database");
     let transaction = database.begin_write().expect("a transaction");
-    let bytes = linked.encode();
+    let bytes = taken_over::tests::encode(&linked);
     let (before, facts) = if version == 3 { (&bytes[..bytes.len() - 8], 0) } else { (&bytes[..], linked.facts) };
     let number = version.to_le_bytes();
     transaction.open_table(FACTS).expect("a table").insert("version", number.as_slice()).expect("an entry");
-    transaction.open_table(LINKED).expect("a table").insert((0, 77), before).expect("an entry");
+    let mut table = transaction.open_table(LINKED).expect("a table");
+    // More than are taken over at a time.
+    for ino in 77..10_000 {
+        table.insert((0, ino), before).expect("an entry");
+    }
+    table.insert((0, 10_000), [0xff].as_slice()).expect("an entry");
+    drop(table);
     transaction.commit().expect("a commit");
     drop(database);
     for _ in 0..2 {
@@ -185,7 +194,11 @@ fn is_taken_over(version: u32) {
         let kept = store.facts().expect("facts");
         assert_eq!((kept.count, kept.is_partial), (4, version <= LAST_MISTAKEN));
         assert_eq!(store.record(Slot(1)).expect("it reads"), Some(Arc::new(record(1, "a"))));
-        assert_eq!(store.linked(key).expect("it reads"), Some(Linked { facts, ..linked.clone() }));
+        for ino in [77, 4172, 4173, 9999] {
+            let found = store.linked(LinkKey { ino, ..key }).expect("it reads");
+            assert_eq!(found, Some(Linked { facts, ..linked.clone() }));
+        }
+        assert!(store.linked(LinkKey { ino: 10_000, ..key }).is_err(), "what couldn't be read can't be read now");
         let version = store.fact("version").expect("it reads");
         assert_eq!(version, Some(VERSION.to_le_bytes().to_vec()), "who knows the one before alone refuses it");
     }

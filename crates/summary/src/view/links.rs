@@ -66,8 +66,8 @@ pub(super) fn count_links_in_sight(
     let is_seen = |slot: Slot| nodes.contains(top, slot) && !lies_in(ledger, slot, &hidden);
     for key in keys {
         let Some(linked) = ledger.linked(key)? else { continue };
-        let charges = linked.charges.iter().filter(|(slot, _)| is_seen(*slot));
-        charges.for_each(|(_, sums)| line.totals.sums -= *sums);
+        let charges = linked.charges.sums().filter(|(slot, _)| is_seen(*slot));
+        charges.for_each(|(_, sums)| line.totals.sums -= sums);
         if linked.places.iter().any(|&place| is_seen(place)) {
             line.totals.sums += Sums { freed_blocks: 0, shared_names: 0, ..linked.weight };
         }
@@ -110,7 +110,7 @@ pub(super) fn count_links_once(
         let is_cut = linked.places.iter().any(|&place| is_hidden(place));
         let freed = |sums: Sums| if is_cut { sums.freed_blocks } else { 0 };
         // What was added on its account goes, and comes where it counts.
-        for &(slot, sums) in &linked.charges {
+        for (slot, sums) in linked.charges.sums() {
             if nodes.contains(top, slot) && !is_hidden(slot) {
                 add(slot, -Sums { freed_blocks: freed(sums), ..sums });
                 if let Some(&line) = by_slot.get(&slot) {
@@ -214,8 +214,8 @@ pub(super) mod tests {
             let places = names.map(|(slot, _)| Slot(slot)).collect();
             let mut linked = Linked { weight, links: 2, places, ..Linked::default() };
             linked.charges = linked.due(&nodes);
-            for (slot, sums) in &linked.charges {
-                records[slot.0 as usize].charged += *sums;
+            for (slot, sums) in linked.charges.sums() {
+                records[slot.0 as usize].charged += sums;
             }
             batch.linked.insert(LinkKey { subvolume: 0, ino }, Some(linked));
         }

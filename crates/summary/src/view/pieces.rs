@@ -274,8 +274,8 @@ impl Counting for Counted {
     /// As the only line of an answer counts it.
     fn hidden_link(&mut self, ledger: &Ledger, key: LinkKey, is_seen: &dyn Fn(Slot) -> bool) -> Result<(), StoreError> {
         let Some(linked) = ledger.linked(key)? else { return Ok(()) };
-        let charges = linked.charges.iter().filter(|(slot, _)| is_seen(*slot));
-        charges.for_each(|(_, sums)| self.totals.sums -= *sums);
+        let charges = linked.charges.sums().filter(|(slot, _)| is_seen(*slot));
+        charges.for_each(|(_, sums)| self.totals.sums -= sums);
         if linked.places.iter().any(|&place| is_seen(place)) {
             self.totals.sums += Sums { freed_blocks: 0, shared_names: 0, ..linked.weight };
         }
