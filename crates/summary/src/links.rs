@@ -122,6 +122,12 @@ impl Linked {
         Charges { weight: self.weight, times: times.collect(), freed_at }
     }
 
+    /// Whether directories that name it show it as it was found now, however many names it has.
+    pub(crate) fn is_shown_as(&self, found: &LinkedName) -> bool {
+        let is_known = self.facts != 0 && self.generation == found.id.generation;
+        is_known && (self.weight, self.facts) == (found.weight, found.facts)
+    }
+
     /// How many of its names are in directories for which `is_clean`.
     pub fn clean_places(&self, is_clean: impl Fn(Slot) -> bool) -> usize {
         self.places.iter().filter(|&&place| is_clean(place)).count()
@@ -200,6 +206,18 @@ mod tests {
         let mut all: HashMap<Slot, Sums> = HashMap::new();
         due.sums().for_each(|(slot, sums)| *all.entry(slot).or_default() += sums);
         all
+    }
+
+    #[test]
+    fn other_names_show_nowhere() {
+        let known = Linked { generation: 1, weight: name(1, 3, 7).weight, links: 3, facts: 7, ..Linked::default() };
+        assert!(known.is_shown_as(&name(1, 3, 7)) && known.is_shown_as(&name(1, 2, 7)));
+        let heavier = LinkedName { weight: Sums { blocks: 16, ..known.weight }, ..name(1, 3, 7) };
+        for other in [name(2, 3, 7), name(1, 3, 8), heavier] {
+            assert!(!known.is_shown_as(&other), "{other:?}");
+        }
+        let unknown = Linked { facts: 0, ..known };
+        assert!(!unknown.is_shown_as(&name(1, 3, 0)), "nobody knows what is shown");
     }
 
     fn linked(mut places: Vec<Slot>, links: u32) -> Linked {

@@ -355,11 +355,11 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             (None, Some(object)) => {
                 let key = LinkKey { subvolume: object.subvolume, ino: object.ino };
                 self.meanwhile.note(key);
-                self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
                 // The inode alone: its names are where they were, or there is one more or less. One of a directory that isn't known
                 // yet is told through its name there, which is read with that directory.
-                if change.directory.is_none() {
-                    self.note_relinked(object)?;
+                match change.directory {
+                    None => self.apply_to_inode(key, object, change.happened)?,
+                    Some(_) => self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?,
                 }
                 if let Some(slot) = self.ledger.nodes.find(object) {
                     self.suspect(slot)?;

@@ -47,6 +47,15 @@ impl Ledger {
         Ok(outdated)
     }
 
+    /// An inode has so many names now.
+    pub(crate) fn set_links(&mut self, key: LinkKey, links: u32) -> Result<(), StoreError> {
+        if let Some(linked) = self.linked(key)?.filter(|linked| linked.links != links) {
+            self.batch.linked.insert(key, Some(Linked { links, ..linked }));
+            self.uncharged.insert(key);
+        }
+        Ok(())
+    }
+
     /// Puts down, once each, what inodes add of which names were found or have gone.
     pub(super) fn charge_changed(&mut self) -> Result<(), StoreError> {
         while let Some(&key) = self.uncharged.first() {

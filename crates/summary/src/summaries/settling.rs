@@ -49,14 +49,18 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             if !nodes.is_used(slot) || *id.get_or_insert(nodes.id(slot)) != nodes.id(slot) {
                 return Err(SummaryError::Unknown);
             }
-            let dirty = self.dirty_for(slot, asking.seen)?;
+            let mut dirty = self.dirty_for(slot, asking.seen)?;
             // Before they are read: what is written meanwhile would have to be read once more.
             let is_concerned = !dirty.is_empty() || self.ledger.nodes.may_have_open(slot);
             // Who doesn't see all would learn from a late answer that something hidden has changed.
             let gives_way_to_leases: &dyn Fn() -> bool = if asking.seen.is_some() { &|| false } else { gives_way };
-            if is_concerned && !self.watch_relinked(gives_way_to_leases)? {
-                self.ledger.pay()?;
-                return Ok(None);
+            if is_concerned && !self.relinked.is_empty() {
+                if !self.watch_relinked(gives_way_to_leases)? {
+                    self.ledger.pay()?;
+                    return Ok(None);
+                }
+                // Some may have been found that are others now.
+                dirty = self.dirty_for(slot, asking.seen)?;
             }
             if dirty.is_empty() && !self.look_at_open(slot, asking.seen)? && !self.look_at_aliens(slot)? {
                 match asking.seen {

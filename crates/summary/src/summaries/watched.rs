@@ -26,6 +26,8 @@ pub(super) struct Relinked {
     id: NodeId,
     /// How many directories had been read by then.
     readings: u64,
+    /// Those that name it aren't marked: most show nothing of how many names it has, and it is looked at first.
+    is_to_look_at: bool,
 }
 
 impl<D: Directories, T: Tracker> Summaries<D, T> {
@@ -48,6 +50,19 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             self.mark(slot)?;
         }
         places.all().try_for_each(|place| self.mark(place))
+    }
+
+    /// An inode has got a name or lost one, or is another one otherwise.
+    pub(super) fn apply_to_inode(&mut self, key: LinkKey, id: NodeId, happened: Happened) -> Result<(), SummaryError> {
+        let places = self.ledger.places(key)?;
+        let is_to_look_at = happened == Happened::ATTRIB
+            && places.before.is_none()
+            && self.ledger.linked(key)?.is_some_and(|linked| linked.generation == id.generation);
+        if !is_to_look_at {
+            places.all().try_for_each(|place| self.mark(place))?;
+        }
+        let relinked = Relinked { id, readings: self.readings, is_to_look_at };
+        self.note_relinked(key, relinked)
     }
 
     /// A name of it may be where nothing is told, and all places that are known learn of that.
@@ -207,12 +222,12 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     /// It got a name or lost one.
-    pub(super) fn note_relinked(&mut self, id: NodeId) -> Result<(), SummaryError> {
-        let key = LinkKey { subvolume: id.subvolume, ino: id.ino };
-        let relinked = Relinked { id, readings: self.readings };
-        if self.relinked.get(&key).is_none_or(|known| known.id != id) {
-            self.relinked.insert(key, relinked);
+    fn note_relinked(&mut self, key: LinkKey, relinked: Relinked) -> Result<(), SummaryError> {
+        let known = self.relinked.entry(key).or_insert(relinked);
+        if known.id != relinked.id {
+            *known = relinked;
         }
+        known.is_to_look_at |= relinked.is_to_look_at;
         self.mark_watched(key)
     }
 
@@ -234,8 +249,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
 
     fn watch_some(&mut self, some: Vec<(LinkKey, Relinked)>) -> Result<(), SummaryError> {
         let ids: Vec<NodeId> = some.iter().map(|(_, relinked)| relinked.id).collect();
+        let to_look_at = some.iter().filter(|(_, relinked)| relinked.is_to_look_at).map(|(_, relinked)| relinked.id);
         let written = self.directories.are_written(&ids);
-        for ((key, Relinked { id, readings }), written) in some.into_iter().zip(written) {
+        let mut found = self.directories.look_each(&to_look_at.collect::<Vec<_>>()).into_iter();
+        for ((key, Relinked { id, readings, is_to_look_at }), written) in some.into_iter().zip(written) {
             let is_watched = match written {
                 Ok(is_written) => is_written,
                 Err(error) => !is_gone(&error),
@@ -244,17 +261,38 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.aliens.add(key, id);
                 self.mark_watched(key)?;
             }
-            if readings != self.readings {
-                // What was read since then may have been written until now.
+            let found = if is_to_look_at { found.next() } else { None };
+            let is_shown = !is_to_look_at || found.map_or(Ok(false), |found| self.takes_over_links(key, found))?;
+            // What was read since then may have been written until now.
+            if readings != self.readings || !is_shown {
                 self.ledger.places(key)?.all().try_for_each(|place| self.mark(place))?;
             }
         }
         Ok(())
     }
 
+    /// Whether an inode that was looked at has another number of names, and is else what directories show that name it, so that these
+    /// needn't be read again.
+    fn takes_over_links(&mut self, key: LinkKey, found: io::Result<LinkedName>) -> Result<bool, SummaryError> {
+        let (Ok(found), Some(linked)) = (found, self.ledger.linked(key)?) else { return Ok(false) };
+        // The last one is shown as that of any other file.
+        if found.links < 2 || !linked.is_shown_as(&found) {
+            return Ok(false);
+        }
+        self.ledger.set_links(key, found.links)?;
+        // Others than those that are known may be where nothing is told.
+        if self.ledger.is_open(&Linked { links: found.links, ..linked }) {
+            self.open_up(key)?;
+        }
+        Ok(true)
+    }
+
     /// The same of those that were open so before anybody was told.
     pub(super) fn watch_lost_names(&mut self) -> Result<(), SummaryError> {
-        self.directories.open_by_lost_names().into_iter().try_for_each(|id| self.note_relinked(id))?;
+        for id in self.directories.open_by_lost_names() {
+            let relinked = Relinked { id, readings: self.readings, is_to_look_at: false };
+            self.note_relinked(LinkKey { subvolume: id.subvolume, ino: id.ino }, relinked)?;
+        }
         self.watch_relinked(&|| false).map(drop)
     }
 }

@@ -88,3 +88,36 @@ fn a_change_that_none_is_told_of_shows_where_it_is_asked_for() {
         assert_eq!(read(&mut tracked, &tree, ROOT, "at last"), 0);
     }
 }
+
+/// Of a file with many names one more, or one less, is no reason to read those that name it: who keeps many copies of a tree by hard links
+/// makes one each day, and removes another.
+#[test]
+fn a_name_more_or_less_is_read_where_it_came_or_went() {
+    const THIRD: u64 = 9003;
+    for is_declared in [false, true] {
+        let (tree, mut tracked) = two(is_declared);
+        tree.state().directories.insert(THIRD, Directory { parent: ROOT, ..Directory::default() });
+        tree.state().directory(ROOT).directories.insert(THIRD, THIRD.to_string());
+        tree.state().tell(ROOT, None, Happened::CREATE);
+        assert_eq!(read(&mut tracked, &tree, ROOT, "a third one"), 2);
+        for turn in 0..3 {
+            tree.state().link(FILE, THIRD);
+            assert_eq!(read(&mut tracked, &tree, ROOT, "a name came"), 1, "{turn}");
+            tree.state().unlink_last(THIRD);
+            assert_eq!(read(&mut tracked, &tree, ROOT, "a name went"), 1, "{turn}");
+        }
+        // It was written as well.
+        tree.state().link(FILE, THIRD);
+        set(&tree, 7_000_000, 2500);
+        assert_eq!(read(&mut tracked, &tree, ROOT, "it has changed, too"), 3);
+        // Of those that are asked for alone, too.
+        set(&tree, 6_000_000, 2600);
+        tree.state().unlink_last(THIRD);
+        assert_eq!(read(&mut tracked, &tree, ONE, "one of them"), 1);
+        assert_eq!(read(&mut tracked, &tree, ROOT, "the others"), 2);
+        assert_eq!(read(&mut tracked, &tree, ROOT, "at last"), 0);
+        // With one name left it is a file as others are.
+        tree.state().unlink_last(OTHER);
+        assert_eq!(read(&mut tracked, &tree, ROOT, "one name"), 2);
+    }
+}

@@ -203,14 +203,7 @@ impl State {
             }
             4 => {
                 if let Some((place, name, ino)) = self.any_name() {
-                    self.directory(place).names.remove(&name);
-                    if self.links(ino) == 0 {
-                        self.files.remove(&ino);
-                        self.open.remove(&ino);
-                    }
-                    self.tell(place, None, Happened::DELETE);
-                    self.keep(place, Some(ino));
-                    self.told.push(Change { directory: None, object: Some(id(ino)), happened: Happened::ATTRIB });
+                    self.unlink(place, &name, ino);
                 }
             }
             5 => {
@@ -249,6 +242,24 @@ impl State {
         self.tell(directory, None, Happened::CREATE);
         self.keep(directory, Some(ino));
         self.told.push(Change { directory: None, object: Some(id(ino)), happened: Happened::ATTRIB });
+    }
+
+    fn unlink(&mut self, directory: u64, name: &str, ino: u64) {
+        self.directory(directory).names.remove(name);
+        if self.links(ino) == 0 {
+            self.files.remove(&ino);
+            self.open.remove(&ino);
+        }
+        self.tell(directory, None, Happened::DELETE);
+        self.keep(directory, Some(ino));
+        self.told.push(Change { directory: None, object: Some(id(ino)), happened: Happened::ATTRIB });
+    }
+
+    /// The name of a directory that comes last.
+    pub(crate) fn unlink_last(&mut self, directory: u64) {
+        let (name, ino) = self.directory(directory).names.last_key_value().expect("a name");
+        let (name, ino) = (name.clone(), *ino);
+        self.unlink(directory, &name, ino);
     }
 
     /// All that are open are closed.
