@@ -23,6 +23,7 @@ use crate::{
     history::{History, Noting, Point},
     links::{LinkKey, Linked},
     nodes::{Count, Nodes, Slot, SlotMap},
+    order::Set,
     places::Block,
     reading::{Empty, EntryName, Reading},
     record::Record,
@@ -35,6 +36,9 @@ use crate::{
 const UNWRITTEN_MAX: usize = 4 << 20;
 /// and in a first harvest: what is written at a time lies all over the store, of which pages that were let go are read once more.
 const UNWRITTEN_AT_FIRST_MAX: usize = 16 << 20;
+/// Those of inodes with several names: in each of many copies of a tree they are found again, and what is written by then has to be read
+/// and written once more.
+const LINKED_UNWRITTEN_MAX: usize = 64 << 20;
 
 /// So many directories may be waiting for their first harvest before they are written without it.
 const FOUND_MAX: usize = 1 << 17;
@@ -85,6 +89,8 @@ pub struct Places {
     pub named: Vec<Slot>,
     /// The one that named it while it had one name only. Whether it still does is not known.
     pub before: Option<Slot>,
+    /// Tells it from another that had the number before, where it has, or had, several names.
+    pub(crate) generation: Option<u32>,
 }
 
 impl Places {
@@ -110,7 +116,7 @@ pub struct Ledger {
     owed: SlotMap<Owed>,
     /// Inodes of which names were found or have gone since it was put down what they add where: each is in many directories, which are
     /// read one after the other.
-    uncharged: BTreeSet<LinkKey>,
+    uncharged: Set<LinkKey>,
     /// Directories that came from elsewhere, or went: what inodes with several names below them add where isn't known yet.
     displaced: BTreeSet<Slot>,
     /// Of declared summaries, where there are any.
@@ -129,7 +135,7 @@ impl Ledger {
             is_loose: false,
             found: SlotMap::default(),
             owed: SlotMap::default(),
-            uncharged: BTreeSet::new(),
+            uncharged: Set::default(),
             displaced: BTreeSet::new(),
             books: None,
         })
@@ -219,8 +225,15 @@ impl Ledger {
     /// The directories that name an inode of which a name may be where nothing is told: in a directory that has changed, or in
     /// none that is known. `None` where it is none of those.
     pub fn open_places(&self, key: LinkKey) -> Result<Option<Vec<Slot>>, StoreError> {
-        let Some(linked) = self.linked(key)? else { return Ok(None) };
-        Ok(self.is_open(&linked).then_some(linked.places))
+        let stored;
+        let linked = match self.batch.linked.get(&key) {
+            Some(linked) => linked.as_ref(),
+            None => {
+                stored = self.store.linked(key)?;
+                stored.as_ref()
+            }
+        };
+        Ok(linked.filter(|linked| self.is_open(linked)).map(|linked| linked.places.clone()))
     }
 
     pub(crate) fn is_open(&self, linked: &Linked) -> bool {
@@ -236,11 +249,11 @@ impl Ledger {
         };
         let single = single.filter(|&slot| self.nodes.is_used(slot));
         Ok(match self.linked(key)? {
-            Some(Linked { places, .. }) => {
+            Some(Linked { places, generation, .. }) => {
                 let before = single.filter(|slot| !places.contains(slot));
-                Places { named: places, before }
+                Places { named: places, before, generation: Some(generation) }
             }
-            None => Places { named: single.into_iter().collect(), before: None },
+            None => Places { named: single.into_iter().collect(), before: None, generation: None },
         })
     }
 
@@ -558,7 +571,8 @@ impl Ledger {
     /// Writes what is known, not durably, where that is so much that it would take much memory until the next time.
     pub(crate) fn commit_much(&mut self, facts: &Facts) -> Result<(), StoreError> {
         let most = if facts.tidied == 0 { UNWRITTEN_AT_FIRST_MAX } else { UNWRITTEN_MAX };
-        if self.batch.bytes() >= most { self.commit(facts, false) } else { Ok(()) }
+        let is_much = self.batch.bytes() >= most || self.batch.linked_bytes() >= LINKED_UNWRITTEN_MAX;
+        if is_much { self.commit(facts, false) } else { Ok(()) }
     }
 
     /// Hands over what has changed to be made durable, which is done by [`Store::write_staged`] while others ask. `None` where

@@ -4,10 +4,8 @@
 //! are neighbours in the order of the tree. Whatever subtree is summed up then has it once, or not at all. What removing a
 //! directory would free has it where the last of its names would go: at the lowest directory that holds all of them.
 
-use std::collections::BTreeMap;
-
 use crate::{
-    nodes::{Nodes, Slot},
+    nodes::{Nodes, Slot, SlotMap},
     reading::LinkedName,
     totals::Sums,
 };
@@ -20,6 +18,9 @@ pub struct LinkKey {
     /// The number.
     pub ino: u64,
 }
+
+/// Room for so many names is kept at first, at most.
+const ROOM_MAX: usize = 16;
 
 /// What is known of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,6 +82,9 @@ impl Linked {
         let known = self.places.iter().filter(|&&place| place == slot).count();
         if known != names.len() {
             self.places.retain(|&place| place != slot);
+            if self.places.is_empty() {
+                self.places.reserve_exact((self.links as usize).min(ROOM_MAX));
+            }
             self.places.extend(names.iter().map(|_| slot));
             self.places.sort_unstable();
         }
@@ -90,7 +94,7 @@ impl Linked {
     /// What has to be added at which directory, so that every subtree counts it once.
     pub fn due(&self, nodes: &Nodes) -> Charges {
         // The directories of all names and all above them, each once: in how many of those in it there are names, and in which last.
-        let mut branches: BTreeMap<Slot, (i32, Option<Slot>)> = BTreeMap::new();
+        let mut branches: SlotMap<(i32, Option<Slot>)> = SlotMap::default();
         let mut tops = Vec::new();
         for &place in &self.places {
             let mut at = (!branches.contains_key(&place)).then_some(place);
@@ -119,7 +123,9 @@ impl Linked {
         }
         // Where nothing branches, what is added below does for all above.
         let times = branches.into_iter().map(|(slot, (count, _))| (slot, 1 - count)).filter(|(_, times)| *times != 0);
-        Charges { weight: self.weight, times: times.collect(), freed_at }
+        let mut times: Vec<(Slot, i32)> = times.collect();
+        times.sort_unstable();
+        Charges { weight: self.weight, times, freed_at }
     }
 
     /// Whether directories that name it show it as it was found now, however many names it has.

@@ -1,7 +1,5 @@
 //! What inodes with several names add where ([`crate::links`]), put down once for all of their directories that are read.
 
-use std::collections::BTreeMap;
-
 use super::Ledger;
 use crate::{
     links::{Charges, LinkKey, Linked},
@@ -12,29 +10,26 @@ use crate::{
 };
 
 impl Ledger {
-    /// Gives the directories that name inodes which have changed since these were read.
+    /// Gives the directories that name inodes which have changed since these were read. `before` rises.
     pub(super) fn merge_links(
         &mut self,
         slot: Slot,
         before: &[u64],
         found: &[LinkedName],
     ) -> Result<Vec<Slot>, StoreError> {
-        if before.is_empty() && found.is_empty() {
-            return Ok(Vec::new());
-        }
         let subvolume = self.nodes.id(slot).subvolume;
         let mut outdated = Vec::new();
-        let mut names: BTreeMap<u64, Vec<LinkedName>> = before.iter().map(|&ino| (ino, Vec::new())).collect();
-        for name in found {
-            names.entry(name.id.ino).or_default().push(*name);
-        }
-        for (ino, names) in names {
+        let mut found = found.to_vec();
+        found.sort_by_key(|name| name.id.ino);
+        let gone = before.iter().filter(|&&ino| found.binary_search_by_key(&ino, |name| name.id.ino).is_err());
+        let there = found.chunk_by(|one, other| one.id.ino == other.id.ino).map(|names| (names[0].id.ino, names));
+        for (ino, names) in gone.map(|&ino| (ino, &[][..])).chain(there) {
             let key = LinkKey { subvolume, ino };
             let is_changed = if let Some(Some(linked)) = self.batch.linked.get_mut(&key) {
-                linked.find_in(slot, &names, &mut outdated)
+                linked.find_in(slot, names, &mut outdated)
             } else {
                 let mut linked = self.linked(key)?.unwrap_or_default();
-                let is_changed = linked.find_in(slot, &names, &mut outdated);
+                let is_changed = linked.find_in(slot, names, &mut outdated);
                 if is_changed {
                     self.batch.linked.insert(key, Some(linked));
                 }
@@ -47,19 +42,23 @@ impl Ledger {
         Ok(outdated)
     }
 
-    /// An inode has so many names now.
-    pub(crate) fn set_links(&mut self, key: LinkKey, links: u32) -> Result<(), StoreError> {
-        if let Some(linked) = self.linked(key)?.filter(|linked| linked.links != links) {
-            self.batch.linked.insert(key, Some(Linked { links, ..linked }));
-            self.uncharged.insert(key);
-        }
-        Ok(())
+    /// Puts down an inode that has another number of names than before.
+    pub(crate) fn set_links(&mut self, key: LinkKey, linked: Linked) {
+        self.batch.linked.insert(key, Some(linked));
+        self.uncharged.insert(key);
     }
 
     /// Puts down, once each, what inodes add of which names were found or have gone.
     pub(super) fn charge_changed(&mut self) -> Result<(), StoreError> {
-        while let Some(&key) = self.uncharged.first() {
-            if let Some(linked) = self.linked(key)? {
+        let mut keys: Vec<LinkKey> = self.uncharged.iter().copied().collect();
+        // Neighbours are in the same directories.
+        keys.sort_unstable();
+        for key in keys {
+            let linked = match self.batch.linked.get_mut(&key) {
+                Some(linked) => linked.take(),
+                None => self.store.linked(key)?,
+            };
+            if let Some(linked) = linked {
                 let due = linked.due(&self.nodes);
                 self.charge_due(key, linked, due)?;
             }
@@ -69,24 +68,34 @@ impl Ledger {
     }
 
     /// In place of what was put down of it before.
-    pub(super) fn charge_due(&mut self, key: LinkKey, mut linked: Linked, due: Charges) -> Result<(), StoreError> {
-        let mut change: BTreeMap<Slot, Sums> = BTreeMap::new();
-        for (slot, sums) in linked.charges.sums() {
-            *change.entry(slot).or_default() -= sums;
-        }
-        for (slot, sums) in due.sums() {
-            *change.entry(slot).or_default() += sums;
-        }
-        change.retain(|&slot, sums| !sums.is_zero() && self.nodes.is_used(slot));
+    pub(super) fn charge_due(&mut self, key: LinkKey, linked: Linked, due: Charges) -> Result<(), StoreError> {
+        let change = self.change(&linked.charges, &due);
         // All of them are put down, or none: what fails is done again.
-        change.keys().try_for_each(|&slot| self.edit(slot).map(drop))?;
+        if let Err(error) = change.iter().try_for_each(|&(slot, _)| self.edit(slot).map(drop)) {
+            self.batch.linked.insert(key, Some(linked));
+            return Err(error);
+        }
         for (slot, sums) in change {
             self.edit(slot)?.charged += sums;
             self.owed.entry(slot).or_default().sums += sums;
         }
         let is_forgotten = linked.places.is_empty();
-        linked.charges = due;
-        self.batch.linked.insert(key, (!is_forgotten).then_some(linked));
+        self.batch.linked.insert(key, (!is_forgotten).then_some(Linked { charges: due, ..linked }));
         Ok(())
+    }
+
+    /// What comes and goes where something else is due.
+    fn change(&self, before: &Charges, due: &Charges) -> Vec<(Slot, Sums)> {
+        let mut change: Vec<(Slot, Sums)> = before.sums().map(|(slot, sums)| (slot, -sums)).chain(due.sums()).collect();
+        change.sort_by_key(|(slot, _)| *slot);
+        change.dedup_by(|(slot, more), (of, sums)| {
+            let is_same = slot == of;
+            if is_same {
+                *sums += *more;
+            }
+            is_same
+        });
+        change.retain(|&(slot, sums)| !sums.is_zero() && self.nodes.is_used(slot));
+        change
     }
 }

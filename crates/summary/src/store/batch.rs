@@ -102,6 +102,13 @@ impl Batch {
         self.records.len() * size_of::<(Slot, Option<Record>)>() + self.finished.bytes.len() + self.history_bytes
     }
 
+    /// Those that inodes with several names take, nearly: some have more names than that.
+    pub(crate) fn linked_bytes(&self) -> usize {
+        const NAMES: usize = 16;
+        let names = NAMES * size_of::<Slot>() + NAMES * size_of::<(Slot, i32)>();
+        self.linked.len() * (size_of::<(LinkKey, Option<Linked>)>() + names)
+    }
+
     /// The directories that are written, neighbours beside each other: they lie in the same page.
     pub(super) fn rows(&self) -> Vec<(Slot, Row<'_>)> {
         let records = self.records.iter().map(|(slot, record)| (*slot, record.as_ref().map_or(Row::Gone, Row::Record)));
@@ -172,6 +179,7 @@ mod tests {
     use super::*;
     use crate::{
         history::{Noting, Point},
+        links::Charges,
         totals::Sums,
         whole_for::WholeFor,
     };
@@ -219,6 +227,26 @@ mod tests {
         assert_eq!([1, 3, 4].map(|slot| batch.history(Slot(slot))), [Some(Some(history)), Some(None), None]);
         batch.clear();
         assert_eq!(batch.bytes(), 0);
+    }
+
+    #[test]
+    fn inodes_with_several_names_take_no_more_than_is_said() {
+        let mut batch = Batch::default();
+        for ino in 0..100 {
+            let places: Vec<Slot> = (0..10).map(Slot).collect();
+            let times = places.iter().map(|&slot| (slot, 1)).collect();
+            let linked = Linked { places, charges: Charges { times, ..Charges::default() }, ..Linked::default() };
+            batch.linked.insert(LinkKey { subvolume: 0, ino }, Some(linked));
+        }
+        let heap = |linked: &Option<Linked>| {
+            let Linked { places, charges, .. } = linked.as_ref().expect("one");
+            places.capacity() * size_of::<Slot>() + charges.times.capacity() * size_of::<(Slot, i32)>()
+        };
+        let taken = |(key, linked)| size_of_val::<LinkKey>(key) + size_of_val(linked) + heap(linked);
+        let taken: usize = batch.linked.iter().map(taken).sum();
+        assert!((taken..2 * taken).contains(&batch.linked_bytes()), "{} for {taken}", batch.linked_bytes());
+        batch.clear();
+        assert_eq!(batch.linked_bytes(), 0);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use onesweep_sys::fanotify::Happened;
 use super::{Seen, Summaries, SummaryError, aliens::Alien};
 use crate::{
     identity::NodeId,
+    ledger::Places,
     links::{LinkKey, Linked},
     nodes::Slot,
     order::Set,
@@ -15,8 +16,8 @@ use crate::{
     tracker::{Change, Tracker},
 };
 
-/// So many inodes are looked at in one go.
-const LOOKS: usize = 64;
+/// So many inodes are looked at in one go: some milliseconds.
+const LOOKS: usize = 256;
 /// Of more it isn't looked up where they are.
 const WATCHED_MAX: usize = 1024;
 
@@ -55,14 +56,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// An inode has got a name or lost one, or is another one otherwise.
     pub(super) fn apply_to_inode(&mut self, key: LinkKey, id: NodeId, happened: Happened) -> Result<(), SummaryError> {
         let places = self.ledger.places(key)?;
-        let is_to_look_at = happened == Happened::ATTRIB
-            && places.before.is_none()
-            && self.ledger.linked(key)?.is_some_and(|linked| linked.generation == id.generation);
+        let is_to_look_at =
+            happened == Happened::ATTRIB && places.before.is_none() && places.generation == Some(id.generation);
         if !is_to_look_at {
             places.all().try_for_each(|place| self.mark(place))?;
         }
-        let relinked = Relinked { id, readings: self.readings, is_to_look_at };
-        self.note_relinked(key, relinked)
+        self.note_relinked(key, Relinked { id, readings: self.readings, is_to_look_at }, &places);
+        Ok(())
     }
 
     /// A name of it may be where nothing is told, and all places that are known learn of that.
@@ -222,13 +222,13 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     }
 
     /// It got a name or lost one.
-    fn note_relinked(&mut self, key: LinkKey, relinked: Relinked) -> Result<(), SummaryError> {
+    fn note_relinked(&mut self, key: LinkKey, relinked: Relinked, places: &Places) {
         let known = self.relinked.entry(key).or_insert(relinked);
         if known.id != relinked.id {
             *known = relinked;
         }
         known.is_to_look_at |= relinked.is_to_look_at;
-        self.mark_watched(key)
+        places.all().for_each(|place| self.ledger.nodes.mark_open(place));
     }
 
     /// Who has an inode open under a name that it loses goes on writing through that name, and nobody tells where the directory
@@ -279,10 +279,14 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if found.links < 2 || !linked.is_shown_as(&found) {
             return Ok(false);
         }
-        self.ledger.set_links(key, found.links)?;
+        let is_as_before = linked.links == found.links;
+        let linked = Linked { links: found.links, ..linked };
         // Others than those that are known may be where nothing is told.
-        if self.ledger.is_open(&Linked { links: found.links, ..linked }) {
+        if self.ledger.is_open(&linked) {
             self.open_up(key)?;
+        }
+        if !is_as_before {
+            self.ledger.set_links(key, linked);
         }
         Ok(true)
     }
@@ -291,7 +295,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     pub(super) fn watch_lost_names(&mut self) -> Result<(), SummaryError> {
         for id in self.directories.open_by_lost_names() {
             let relinked = Relinked { id, readings: self.readings, is_to_look_at: false };
-            self.note_relinked(LinkKey { subvolume: id.subvolume, ino: id.ino }, relinked)?;
+            let key = LinkKey { subvolume: id.subvolume, ino: id.ino };
+            let places = self.ledger.places(key)?;
+            self.note_relinked(key, relinked, &places);
         }
         self.watch_relinked(&|| false).map(drop)
     }
