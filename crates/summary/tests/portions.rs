@@ -365,7 +365,7 @@ fn who_waits_no_longer_is_told_what_is_stored() {
     // Nothing is known yet, and nobody finds out before the start is over.
     let unknown = shared.answer_within(id(ROOT), Freshness::Exact, &mut now());
     assert!(matches!(unknown, Err(SummaryError::Late)), "{unknown:?}");
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     while shared.answer_within(id(ROOT), Freshness::Exact, &mut now()).expect("an answer").late.is_some() {
         thread::yield_now();
     }
@@ -420,7 +420,7 @@ fn who_waits_no_longer_is_told_what_is_stored() {
 #[test]
 fn a_large_directory_counts_for_many() {
     let (wide, shared) = wide();
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     let budget = Budget { directories: 1 };
     let tend_all = || {
         let mut longest = Duration::ZERO;
@@ -473,7 +473,7 @@ fn a_large_directory_keeps_nobody_waiting() {
 fn who_wants_all_written_keeps_nobody_waiting() {
     let (flat, tracked) = flat();
     let shared = Arc::new(Shared::new(tracked));
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     assert!(flat.shared.set(Arc::downgrade(&shared)).is_ok(), "once");
     let mut told = |_: Progress| ();
     let mut patience = Patience { tell: Some(&mut told), ..Patience::default() };

@@ -227,7 +227,7 @@ fn tree() -> (Arc<Tree>, Arc<Hands>, Arc<SharedTree>) {
     let summaries = Summaries::open(store, (Arc::clone(&tree), told), id(ROOT), b"tree").expect("summaries");
     assert!(tree.hands.set(Arc::clone(&hands)).is_ok(), "once");
     let shared = Arc::new(Shared::new(summaries.with_clock(hands.clone())));
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     assert!(tree.shared.set(Arc::downgrade(&shared)).is_ok(), "once");
     assert_eq!(exact(&shared, &tree).totals.sums.directories, DIRECTORIES as i64);
     (tree, hands, shared)

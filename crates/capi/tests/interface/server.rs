@@ -110,7 +110,7 @@ pub(crate) fn real(volume: &Path, directory: &Path) -> PathBuf {
     let summaries = Summaries::open(store, (file_system, tracker), root, b"a test").unwrap();
     let served = Served::new(volume.to_owned(), summaries);
     let server = Arc::new(Server::new(vec![Arc::clone(&served)], Box::new(Itself), Vec::new()));
-    served.catch_up(|_, done| done.unwrap());
+    served.catch_up(|_, done| done.unwrap()).unwrap();
     let socket = directory.join("real");
     let listener = UnixListener::bind(&socket).unwrap();
     thread::spawn(move || {

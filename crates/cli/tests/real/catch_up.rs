@@ -277,7 +277,7 @@ fn questions_wait_until_it_is_known() {
     let (head, answer) = asked(&socket, &image.root(), Freshness::Cached);
     assert_eq!((head.exact, answer), (false, then));
     assert!(told.try_recv().is_err(), "it waits");
-    served.catch_up(|_, done| done.expect("it is known"));
+    served.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     let (head, answer) = told.recv().expect("an answer").expect("it is one");
     assert_eq!((head.exact, answer), (true, du(&image.root())));
     waiting.join().expect("it ends");

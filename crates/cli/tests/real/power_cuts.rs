@@ -35,7 +35,7 @@ fn serve(image: &Image) -> Arc<Served> {
     let root = volume.root();
     let summaries = Summaries::open(store, (volume, tracker), root, b"test").expect("summaries");
     let served = Served::new(image.root(), summaries);
-    served.catch_up(|_, done| done.expect("it is known"));
+    served.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     served
 }
 

@@ -276,13 +276,13 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         drop(given.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Waits until [`catch_up`](Self::catch_up) is over.
+    /// Waits until [`catch_up`](Self::catch_up) has found out what there is.
     pub fn wait_until_ready(&self) {
         let is_ready = lock(&self.is_ready);
         drop(self.ready.wait_while(is_ready, |is_ready| !*is_ready).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// True when [`catch_up`](Self::catch_up) is over.
+    /// True when [`catch_up`](Self::catch_up) has found out what there is.
     pub fn is_ready(&self) -> bool {
         *lock(&self.is_ready)
     }
@@ -308,12 +308,15 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         self.is_counted()
     }
 
-    /// Finds out what has changed while nobody tracked it, and harvests that. `done` is told before anybody asks.
-    pub fn catch_up(&self, done: impl FnOnce(&Summaries<D, T>, Result<(), SummaryError>)) {
+    /// Finds out what has changed while nobody tracked it, and harvests that. `done` is told before anybody is answered; what was found is made
+    /// durable while others are. An error when it can't be written.
+    pub fn catch_up(&self, done: impl FnOnce(&Summaries<D, T>, Result<(), SummaryError>)) -> Result<(), SummaryError> {
         let caught_up = self.try_catch_up();
+        let is_known = caught_up.is_ok();
         done(&self.shared(), caught_up);
         *lock(&self.is_ready) = true;
         self.ready.notify_all();
+        if is_known { self.commit_synced() } else { Ok(()) }
     }
 
     fn try_catch_up(&self) -> Result<(), SummaryError> {
@@ -329,8 +332,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
                     Err(error) => return Err(error),
                 }
                 tracked.begin_noting();
-                drop(tracked);
-                return self.commit_synced();
+                return Ok(());
             }
             let large = tracked.take_due_aside();
             drop(tracked);
@@ -515,7 +517,7 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
         Some(going)
     }
 
-    /// Waits until [`catch_up`](Self::catch_up) is over; false when that takes too long.
+    /// Waits until [`catch_up`](Self::catch_up) has found out what there is; false when that takes too long.
     fn is_ready_within(&self, patience: &mut Patience<'_>, (id, seen): (NodeId, Seen<'_>)) -> bool {
         let progress = self.progress(id, seen);
         loop {

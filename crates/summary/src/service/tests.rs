@@ -196,7 +196,7 @@ impl Model {
     /// The directory of each, and its mode.
     fn of(directories: &[(u64, u64, u32)]) -> Model {
         let model = Model::begin(directories, Store::in_memory().expect("a store"), "[files]\nby = \"largest\"\n");
-        model.served.catch_up(|_, caught_up| caught_up.expect("it is read"));
+        model.served.catch_up(|_, caught_up| caught_up.expect("it is read")).expect("it is written");
         model
     }
 
@@ -461,7 +461,7 @@ fn a_part_of_what_is_declared_anew_is_told_nobody() {
     let late = Question { freshness: Freshness::Exact, max_ms: Some(0), ..stored.clone() };
     let (by_one, by_other) = ("[files]\nby = \"largest\"\n", "[files]\nby = \"largest\"\ncount = 2\n");
     let model = begin(by_one);
-    model.served.catch_up(|_, caught_up| caught_up.expect("it is read"));
+    model.served.catch_up(|_, caught_up| caught_up.expect("it is read")).expect("it is written");
     assert!(model.served.close().expect("it is written"));
     drop(model);
     for (declared, is_told) in [(by_one, true), (by_other, false)] {
@@ -473,7 +473,7 @@ fn a_part_of_what_is_declared_anew_is_told_nobody() {
         }
         let known = model.server.alone(&somebody(), &stored).expect("an answer").total.directories;
         assert_eq!((known, page(false).is_ok(), page(true).is_ok()), (2, true, is_told), "{declared}");
-        model.served.catch_up(|_, caught_up| caught_up.expect("it is read"));
+        model.served.catch_up(|_, caught_up| caught_up.expect("it is read")).expect("it is written");
         let told = model.server.break_down(&somebody(), &stored, None).map(|told| told.shares.len());
         assert_eq!((told, page(true).is_ok()), (Ok(2), true), "{declared}");
         assert!(model.served.close().expect("it is written"));

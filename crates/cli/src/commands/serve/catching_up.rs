@@ -122,7 +122,7 @@ fn apart(heads: &[Heads]) -> Vec<Vec<usize>> {
 fn catch_up(served: &Served, warden: &Warden) -> Result<(), SummaryError> {
     let (began, mut caught_up) = (Instant::now(), Ok(()));
     let path = message::path_text(served.path());
-    served.catch_up(|tracked, done| {
+    let written = served.catch_up(|tracked, done| {
         caught_up = done;
         if caught_up.is_err() {
             return;
@@ -135,7 +135,7 @@ fn catch_up(served: &Served, warden: &Warden) -> Result<(), SummaryError> {
         let seconds = began.elapsed().as_secs_f64();
         tracing::info!("{path}: {read} of {known} directories harvested in {seconds:.1} s");
     });
-    caught_up
+    caught_up.and(written)
 }
 
 #[cfg(test)]

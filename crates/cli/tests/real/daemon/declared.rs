@@ -170,7 +170,7 @@ fn clean_questions_of_all_kinds_share() {
     let tracker = Fanotify::start(Arc::clone(&volume)).expect("it is watched");
     let (store, top) = (Store::open(&image.beside("store")).expect("a store"), volume.root());
     let served = Served::new(image.root(), Summaries::open(store, (volume, tracker), top, b"x").expect("summaries"));
-    served.catch_up(|_, done| done.expect("it is known"));
+    served.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     let server = Arc::new(Server::new(vec![Arc::clone(&served)], Box::new(Itself), Vec::new()));
     let socket = image.beside("own-socket");
     let listener = UnixListener::bind(&socket).expect("a socket");

@@ -1,8 +1,9 @@
-//! Who doesn't see all waits for what that one sees, and for no more.
+//! For what questions wait: those of who doesn't see all for what that one sees and no more, and none for the disk of the store.
 
-use std::{collections::BTreeSet, io, ops::RangeInclusive};
+use std::{collections::BTreeSet, io, ops::RangeInclusive, sync::Condvar};
 
 use onesweep_sys::fanotify::Happened;
+use redb::{StorageBackend, backends::InMemoryBackend};
 
 use super::*;
 use crate::{
@@ -140,7 +141,7 @@ fn when_a_question_is_answered_tells_nothing_of_what_is_hidden() {
     let (store, told) = (Store::in_memory().expect("a store"), Told(Arc::clone(&homes)));
     let tracked = Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries");
     let shared = Arc::new(Shared::new(tracked));
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     let (shown, hidden) = (SHOWN.count(), HIDDEN.count());
     assert_eq!(homes.take_read(), [shown, hidden]);
     let other = Other::new();
@@ -174,7 +175,7 @@ fn what_is_read_in_any_case_is_not_looked_at_before() {
     let (store, told) = (Store::in_memory().expect("a store"), Told(Arc::clone(&homes)));
     let tracked = Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries");
     let shared = Arc::new(Shared::new(tracked));
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     assert_eq!(homes.take_read(), [SHOWN.count(), HIDDEN.count()]);
     homes.happen(Happened::ATTRIB | Happened::ON_DIRECTORY);
     let other = Other::new();
@@ -190,7 +191,7 @@ fn who_set_no_time_is_not_told_that_it_is_up() {
     let (store, told) = (Store::in_memory().expect("a store"), Told(Arc::clone(&homes)));
     let tracked = Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries");
     let shared = Arc::new(Shared::new(tracked));
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     let mut going = Vec::new();
     while let Some(one) = shared.going.join((id(CLOSED), Freshness::Synced, None)) {
         going.push(one);
@@ -230,7 +231,7 @@ fn who_is_left_before_all_is_counted_keeps_no_part_of_it() {
     drop(shared);
     let shared = Shared::new(open(&homes));
     assert!(!shared.is_counted(), "a part was taken for all");
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     assert!(shared.close(true).expect("all is stored"));
     drop(shared);
     assert!(Shared::new(open(&homes)).is_counted());
@@ -245,7 +246,7 @@ fn what_a_store_has_that_took_the_place_of_a_damaged_one_is_not_told_as_all() {
     let (store, told) = (Store::open(&path).expect("a store"), Told(Arc::clone(&homes)));
     let tracked = Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries");
     let shared = Arc::new(Shared::new(tracked));
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     let break_it = || {
         shared.commit().expect("it is written");
         let mut damaged = std::fs::read(&path).expect("a store");
@@ -300,10 +301,66 @@ fn what_a_first_harvest_has_left_unfinished_is_not_told() {
     let shared = open();
     assert!(!shared.is_counted(), "a part was taken for all");
     homes.is_silent.store(true, Ordering::Relaxed);
-    shared.catch_up(|_, done| assert!(done.is_err()));
+    shared.catch_up(|_, done| assert!(done.is_err())).expect("it is written");
     assert!(shared.is_ready() && !shared.is_counted() && !shared.is_counted_by(None), "a part was taken for all");
     assert!(!shared.close(true).expect("nothing to do"));
     homes.is_silent.store(false, Ordering::Relaxed);
-    shared.catch_up(|_, done| done.expect("it is known"));
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
     assert!(shared.is_counted_by(None));
+}
+
+/// A store in memory, on which nothing gets durable for as long as it is shut.
+#[derive(Debug, Default)]
+struct Gate {
+    memory: InMemoryBackend,
+    shut: Arc<(Mutex<bool>, Condvar)>,
+}
+
+fn shut(gate: &(Mutex<bool>, Condvar), is_shut: bool) {
+    *gate.0.lock().expect("nobody has panicked") = is_shut;
+    gate.1.notify_all();
+}
+
+impl StorageBackend for Gate {
+    fn len(&self) -> io::Result<u64> {
+        self.memory.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.memory.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.memory.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let is_shut = self.shut.0.lock().expect("nobody has panicked");
+        drop(self.shut.1.wait_while(is_shut, |is_shut| *is_shut).expect("nobody has panicked"));
+        self.memory.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.memory.write(offset, data)
+    }
+}
+
+/// Who waits for a first harvest doesn't wait for the disk of the store as well.
+#[test]
+fn who_asks_is_answered_before_what_is_known_is_durable() {
+    let homes = Arc::<Homes>::default();
+    let gate = Gate::default();
+    let door = Arc::clone(&gate.shut);
+    let told = Told(Arc::clone(&homes));
+    let store = Store::with_backend(gate, "behind a gate").expect("a store");
+    let shared = Shared::new(Summaries::open(store, (homes, told), id(ROOT), b"homes").expect("summaries"));
+    shut(&door, true);
+    thread::scope(|scope| {
+        let catching_up = scope.spawn(|| shared.catch_up(|_, done| done.expect("it is known")));
+        shared.wait_until_ready();
+        assert!(shared.answer(id(ROOT), Freshness::Exact).expect("an answer").is_exact);
+        assert!(!catching_up.is_finished(), "it is durable already");
+        shut(&door, false);
+        catching_up.join().expect("it ends").expect("it is written");
+    });
 }
