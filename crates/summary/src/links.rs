@@ -82,7 +82,7 @@ impl Linked {
         let known = self.places.iter().filter(|&&place| place == slot).count();
         if known != names.len() {
             self.places.retain(|&place| place != slot);
-            if self.places.is_empty() {
+            if self.places.is_empty() && !names.is_empty() {
                 self.places.reserve_exact((self.links as usize).min(ROOM_MAX));
             }
             self.places.extend(names.iter().map(|_| slot));

@@ -387,7 +387,7 @@ fn another_declaration_is_seen() {
     asked(&serving, "owner");
     let refused = finish(&mut serving.du(&["--by", "size"], &root), 1);
     assert!(text(&refused.stderr).contains("declared are owner"), "{}", text(&refused.stderr));
-    let said = serving.kill();
+    let said = serving.kill_when_stored();
     assert!(said.contains(anew), "{said}");
     fs::write(root.join("c/new"), vec![1; 50_000]).expect("a file");
     crate::tree::sync(&root);

@@ -127,7 +127,7 @@ fn stopped_and_started(fs: Fs) {
         log.extend((0..20).map(|_| tree.step()));
         let is_killed = round % 2 == 1;
         if is_killed {
-            serving.kill()
+            serving.kill_when_stored()
         } else {
             serving.end()
         };

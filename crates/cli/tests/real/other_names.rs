@@ -6,6 +6,7 @@ use std::{
     io,
     os::unix::fs::{FileExt, MetadataExt, PermissionsExt, fchown},
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, SystemTime},
 };
 
@@ -14,8 +15,8 @@ use onesweep_summary::{custom::keys::Period, custom::view::view, summaries::Fres
 use crate::{
     breakdowns::{self, everything, script},
     image::{Fs, Image},
-    run::root_test,
-    tracked::{Tracked, ask, kill, make_dirty, node, tracked},
+    run::{root_test, run},
+    tracked::{Tracked, agrees_when_synced, as_du, ask, du, kill, make_dirty, node, tracked},
     tree::sync,
 };
 
@@ -288,5 +289,88 @@ fn for_a_command() {
             let expected = [Some(facts.mode().into()), Some(facts.ctime())];
             assert_eq!(most(&mut tracked, &a), expected, "{} with {mode:o}", fs.name());
         }
+    }
+}
+
+/// Directories of a copy, and files in each.
+const COPY: (u64, u64) = (30, 5);
+
+/// As backups are kept: a new copy has hard links to all files of the last one, and the oldest goes. Copies that stay aren't read again.
+#[test]
+fn copies_by_hard_links_come_and_go() {
+    root_test!();
+    for fs in SYSTEMS {
+        for (number, start) in STARTS.into_iter().enumerate() {
+            let image = Image::new(fs, 512 << 20);
+            let copy = |number: u64| image.root().join(format!("copy{number}"));
+            let copied = |from: u64| run(Command::new("cp").arg("-al").args([copy(from), copy(from + 1)]));
+            for directory in 0..COPY.0 {
+                let directory = copy(0).join(directory.to_string());
+                fs::create_dir_all(&directory).expect("a directory");
+                (0..COPY.1).for_each(|file| {
+                    fs::write(directory.join(file.to_string()), vec![1; 3000 + 5000 * file as usize]).expect("a file");
+                });
+            }
+            (0..4).for_each(copied);
+            sync(&image.root());
+            let mut tracked = start(&image);
+            equal(&mut tracked, &image.root(), "the first harvest");
+            for turn in 0..3 {
+                let of = format!("in turn {turn} of {}, {number}", fs.name());
+                let read = |tracked: &mut Tracked, when: &str| {
+                    let before = tracked.readings();
+                    let answer = ask(tracked, &image.root(), Freshness::Exact);
+                    // Blocks of what was written may not have settled.
+                    assert_eq!(as_du(&answer)[1..], du(&image.root())[1..], "{when} {of}");
+                    let read = tracked.readings() - before;
+                    equal(tracked, &image.root(), &format!("{when} {of}"));
+                    read
+                };
+                copied(turn + 4);
+                // The new ones, what they are in, and each once more if it was caught while it was filled.
+                let new = read(&mut tracked, "a copy came");
+                assert!((COPY.0..=2 * COPY.0 + 4).contains(&new), "{new} were read when a copy came {of}");
+                fs::remove_dir_all(copy(turn)).expect("it goes");
+                let gone = read(&mut tracked, "a copy went");
+                assert!(gone <= COPY.0 + 4, "{gone} were read when a copy went {of}");
+                // By another name than the one that is asked for.
+                let file = copy(turn + 1).join("3/2");
+                fs::write(&file, vec![2; 20_000 + turn as usize]).expect("a file");
+                let changed = read(&mut tracked, "a file was written");
+                assert!((5..=2 * 5 + 2).contains(&changed), "{changed} were read when a file was written {of}");
+                agrees_when_synced(&mut tracked, &image.root(), &of);
+            }
+            // With one name each, they are counted as other files are.
+            (3..7).for_each(|number| fs::remove_dir_all(copy(number)).expect("it goes"));
+            equal(&mut tracked, &image.root(), "one copy is left");
+        }
+    }
+}
+
+/// A name that goes elsewhere lets more be freed, and has nothing read but the directory that it was in.
+#[test]
+fn what_removing_would_free_grows_when_a_name_goes_elsewhere() {
+    root_test!();
+    for fs in SYSTEMS {
+        let image = Image::new(fs, 512 << 20);
+        let [kept, elsewhere] = ["kept", "elsewhere"].map(|name| image.root().join(name));
+        for directory in [&kept.join("a"), &kept.join("b"), &elsewhere] {
+            fs::create_dir_all(directory).expect("a directory");
+        }
+        let file = kept.join("a/f");
+        fs::write(&file, vec![1; 20_000]).expect("a file");
+        [kept.join("b/f"), elsewhere.join("f")].iter().for_each(|name| fs::hard_link(&file, name).expect("a link"));
+        sync(&image.root());
+        let blocks = fs::metadata(&file).expect("its facts").blocks() as i64;
+        let mut tracked = tracked(&image);
+        let stays = |tracked: &mut Tracked| {
+            let sums = ask(tracked, &kept, Freshness::Exact).totals.sums;
+            sums.blocks - sums.freed_blocks
+        };
+        assert_eq!(stays(&mut tracked), blocks, "{}: it has a name elsewhere", fs.name());
+        fs::remove_file(elsewhere.join("f")).expect("it goes");
+        let before = tracked.readings();
+        equal(&mut tracked, &image.root(), "all of it");
+        assert_eq!((stays(&mut tracked), tracked.readings() - before), (0, 1), "{}", fs.name());
     }
 }

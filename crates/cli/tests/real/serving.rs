@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsStr,
-    io,
+    io::{self, BufRead, BufReader, Read},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -83,6 +83,19 @@ impl Serving {
         self.running.kill().expect("it is killed");
         self.running.wait().expect("it is gone");
         self.said()
+    }
+
+    /// The same when all that it has harvested first is stored: who asks is answered before that.
+    pub(crate) fn kill_when_stored(mut self) -> String {
+        let mut from = BufReader::new(self.running.stderr.take().expect("it is piped"));
+        let mut said = String::new();
+        while !said.contains("what was harvested is stored") {
+            assert!(from.read_line(&mut said).expect("it says something") > 0, "{said}");
+        }
+        self.running.kill().expect("it is killed");
+        self.running.wait().expect("it is gone");
+        from.read_to_string(&mut said).expect("it ends");
+        said
     }
 
     fn said(&mut self) -> String {

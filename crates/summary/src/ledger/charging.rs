@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Ledger {
-    /// Gives the directories that name inodes which have changed since these were read. `before` rises.
+    /// Gives the directories that name inodes which have changed since these were read.
     pub(super) fn merge_links(
         &mut self,
         slot: Slot,

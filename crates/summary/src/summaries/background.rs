@@ -55,7 +55,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if self.waits_for_search() {
             return Ok(Tended::Some(0));
         }
-        if !self.watch_relinked(gives_way)? {
+        let is_watched = self.watch_relinked(gives_way)?;
+        // How many names inodes have now: no directory is dirty for that, so it would show nowhere that it isn't counted.
+        self.ledger.pay()?;
+        if !is_watched {
             return Ok(Tended::Some(0));
         }
         let now = self.now();

@@ -56,6 +56,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// An inode has got a name or lost one, or is another one otherwise.
     pub(super) fn apply_to_inode(&mut self, key: LinkKey, id: NodeId, happened: Happened) -> Result<(), SummaryError> {
         let places = self.ledger.places(key)?;
+        // Where one named it before it had several, nobody knows whether it does, or shows it as it is.
         let is_to_look_at =
             happened == Happened::ATTRIB && places.before.is_none() && places.generation == Some(id.generation);
         if !is_to_look_at {
@@ -275,8 +276,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// needn't be read again.
     fn takes_over_links(&mut self, key: LinkKey, found: io::Result<LinkedName>) -> Result<bool, SummaryError> {
         let (Ok(found), Some(linked)) = (found, self.ledger.linked(key)?) else { return Ok(false) };
-        // The last one is shown as that of any other file.
-        if found.links < 2 || !linked.is_shown_as(&found) {
+        // The last one is shown as that of any other file; and where directories that are clean name it more often than it has names, one
+        // of them has lost one, and is about to be told of.
+        let clean = linked.clean_places(|place| self.ledger.nodes.is_used(place) && !self.ledger.nodes.is_dirty(place));
+        if found.links < 2 || clean > found.links as usize || !linked.is_shown_as(&found) {
             return Ok(false);
         }
         let is_as_before = linked.links == found.links;

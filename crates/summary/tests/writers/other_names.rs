@@ -1,11 +1,11 @@
 //! A file with names in several directories: what is told to one of them, or to none, shows in all, and has no more read than that.
 
-use onesweep_summary::store::Store;
+use onesweep_summary::{identity::NodeId, store::Store, tracker::Change};
 use onesweep_sys::fanotify::Happened;
 
 use crate::{
     Tracked, agrees, opened,
-    tree::{Directory, ROOT, Tree},
+    tree::{Directory, ROOT, Tree, id},
 };
 
 const FILE: u64 = 5000;
@@ -90,7 +90,7 @@ fn a_change_that_none_is_told_of_shows_where_it_is_asked_for() {
 }
 
 /// Of a file with many names one more, or one less, is no reason to read those that name it: who keeps many copies of a tree by hard links
-/// makes one each day, and removes another.
+/// makes one each day, and removes another. Where what is declared may show how many it has, it is one.
 #[test]
 fn a_name_more_or_less_is_read_where_it_came_or_went() {
     const THIRD: u64 = 9003;
@@ -100,11 +100,12 @@ fn a_name_more_or_less_is_read_where_it_came_or_went() {
         tree.state().directory(ROOT).directories.insert(THIRD, THIRD.to_string());
         tree.state().tell(ROOT, None, Happened::CREATE);
         assert_eq!(read(&mut tracked, &tree, ROOT, "a third one"), 2);
+        let of_names = if is_declared { 3 } else { 1 };
         for turn in 0..3 {
             tree.state().link(FILE, THIRD);
-            assert_eq!(read(&mut tracked, &tree, ROOT, "a name came"), 1, "{turn}");
+            assert_eq!(read(&mut tracked, &tree, ROOT, "a name came"), of_names, "{turn}");
             tree.state().unlink_last(THIRD);
-            assert_eq!(read(&mut tracked, &tree, ROOT, "a name went"), 1, "{turn}");
+            assert_eq!(read(&mut tracked, &tree, ROOT, "a name went"), of_names, "{turn}");
         }
         // It was written as well.
         tree.state().link(FILE, THIRD);
@@ -116,8 +117,40 @@ fn a_name_more_or_less_is_read_where_it_came_or_went() {
         assert_eq!(read(&mut tracked, &tree, ONE, "one of them"), 1);
         assert_eq!(read(&mut tracked, &tree, ROOT, "the others"), 2);
         assert_eq!(read(&mut tracked, &tree, ROOT, "at last"), 0);
+        // Another inode that has got the number is another one.
+        tree.state().link(FILE, THIRD);
+        assert_eq!(read(&mut tracked, &tree, ROOT, "a name came"), of_names);
+        let another = NodeId { generation: 2, ..id(FILE) };
+        let change = Change { directory: None, object: Some(another), happened: Happened::ATTRIB };
+        tree.state().told.push(change);
+        assert_eq!(read(&mut tracked, &tree, ROOT, "another one"), 3);
+        tree.state().unlink_last(THIRD);
+        assert_eq!(read(&mut tracked, &tree, ROOT, "a name went"), of_names);
         // With one name left it is a file as others are.
         tree.state().unlink_last(OTHER);
         assert_eq!(read(&mut tracked, &tree, ROOT, "one name"), 2);
     }
+}
+
+/// The directory that has lost a name may be told of after the inode: nothing is taken for known until then.
+#[test]
+fn who_lost_a_name_is_read_though_only_the_inode_is_told_of() {
+    let (tree, mut tracked) = two(false);
+    let third = Directory { parent: ROOT, names: [("file".to_owned(), FILE)].into(), ..Directory::default() };
+    tree.state().directories.insert(9003, third);
+    tree.state().directory(ROOT).directories.insert(9003, "9003".to_owned());
+    tree.state().tell(ROOT, None, Happened::CREATE);
+    agrees(&mut tracked, &tree, ROOT, "three names");
+    tree.state().unlink_last(OTHER);
+    let late: Vec<Change> = {
+        let mut state = tree.state();
+        let (of_directories, of_inodes) =
+            std::mem::take(&mut state.told).into_iter().partition(|change| change.directory.is_some());
+        state.told = of_inodes;
+        of_directories
+    };
+    assert!(!late.is_empty(), "the directory is told of");
+    assert_eq!(read(&mut tracked, &tree, ROOT, "the inode alone"), 3);
+    tree.state().told.extend(late);
+    agrees(&mut tracked, &tree, ROOT, "the directory, too");
 }

@@ -90,9 +90,10 @@ pub(crate) struct State {
     pub(crate) trace: Vec<(&'static str, u64)>,
 }
 
-/// What is shown of a file: its bytes, and by its time who owns it.
-fn facts(bytes: i64, time: i64) -> u64 {
-    ((bytes as u64) << 32 | time as u64) + 1
+/// What is shown of a file: its bytes, and by its time who owns it; how many names it has where summaries of one's own are declared, which may
+/// show that as well.
+fn facts(bytes: i64, time: i64, (links, is_declared): (u32, bool)) -> u64 {
+    ((bytes as u64) << 32 | time as u64) + 1 + if is_declared { u64::from(links) << 56 } else { 0 }
 }
 
 pub(crate) fn id(ino: u64) -> NodeId {
@@ -473,7 +474,10 @@ impl Tree {
                     reading.own.sums += weight;
                     reading.inodes.push(ino);
                 }
-                links => reading.linked.push(LinkedName { id: id(ino), weight, links, facts: facts(bytes, time) }),
+                links => {
+                    let facts = facts(bytes, time, (links, self.1.is_some()));
+                    reading.linked.push(LinkedName { id: id(ino), weight, links, facts });
+                }
             }
         }
         reading.custom = gathering.map(Gathering::finish);
@@ -575,7 +579,8 @@ impl Directories for Tree {
         state.trace.push(("look", inode.ino));
         let bytes = *state.files.get(&inode.ino).ok_or(io::ErrorKind::NotFound)?;
         let (weight, links) = (Sums { files: 1, bytes, ..Sums::default() }, state.links(inode.ino));
-        Ok(LinkedName { id: inode, weight, links, facts: facts(bytes, state.time(inode.ino)) })
+        let facts = facts(bytes, state.time(inode.ino), (links, self.1.is_some()));
+        Ok(LinkedName { id: inode, weight, links, facts })
     }
 
     fn is_written(&self, inode: NodeId) -> io::Result<bool> {

@@ -135,7 +135,10 @@ fn catch_up(served: &Served, warden: &Warden) -> Result<(), SummaryError> {
         let seconds = began.elapsed().as_secs_f64();
         tracing::info!("{path}: {read} of {known} directories harvested in {seconds:.1} s");
     });
-    caught_up.and(written)
+    caught_up?;
+    written?;
+    tracing::info!("{path}: what was harvested is stored");
+    Ok(())
 }
 
 #[cfg(test)]
