@@ -7,7 +7,7 @@ use std::path::Path;
 use super::outcomes::Linked;
 use super::peers::{DU, first_word};
 use super::served::Served;
-use super::still::{QUESTIONS_OF_MANY, ask, first, median, of_store, on_disk, scaled, walks};
+use super::still::{First, QUESTIONS_OF_MANY, ask, first, median, of_store, on_disk, scaled, walks};
 use super::volume::{Files, Volume, fill};
 use crate::bench::calibration;
 use crate::bench::pipe;
@@ -35,7 +35,7 @@ pub(super) fn measure(fs: &str, scale: f64, programs: &Programs, interrupt: &Int
     }
     on_disk(&volume.tree)?;
     let walks_s = walks(&volume, programs, interrupt)?;
-    let (first_s, served) = first(&volume, programs, interrupt)?;
+    let First { answered_s: first_s, stored_s, served } = first(&volume, programs, interrupt)?;
     let first_peak_kib = served.peak_kib()?;
     ask(served.socket(), &volume.tree, 1)?;
     let resident_kib = served.resident_kib()?;
@@ -54,6 +54,7 @@ pub(super) fn measure(fs: &str, scale: f64, programs: &Programs, interrupt: &Int
         files: (each - 1) * FILES_EACH,
         directories: each * SNAPSHOTS + 1,
         first_s,
+        first_stored_s: Some(stored_s),
         walks_s,
         resident_kib,
         first_peak_kib,

@@ -86,8 +86,11 @@ pub(crate) struct Homes {
 pub(crate) struct Many {
     pub(crate) directories: u64,
     pub(crate) inodes: u64,
-    /// With everything in memory.
+    /// With everything in memory, until who asks is answered,
     pub(crate) first_s: f64,
+    /// and until all of it is stored.
+    #[serde(default)]
+    pub(crate) first_stored_s: Option<f64>,
     /// Others that read everything, by name, in the same state.
     pub(crate) walks_s: BTreeMap<String, f64>,
     pub(crate) resident_kib: u64,
@@ -114,6 +117,13 @@ pub(crate) struct Many {
     /// A getppid in the same run, to compare machines.
     #[serde(default)]
     pub(crate) getppid_us: Option<f64>,
+}
+
+impl Many {
+    /// Seconds of a first harvest with its store: before it was told when that is durable, who asked was answered then.
+    pub(crate) fn stored_s(&self) -> f64 {
+        self.first_stored_s.unwrap_or(self.first_s)
+    }
 }
 
 /// A directory with very many in it, as the page shows it.
@@ -193,8 +203,11 @@ pub(crate) struct Linked {
     pub(crate) files: u64,
     /// Of all of them.
     pub(crate) directories: u64,
-    /// With everything in memory.
+    /// With everything in memory, until who asks is answered,
     pub(crate) first_s: f64,
+    /// and until all of it is stored.
+    #[serde(default)]
+    pub(crate) first_stored_s: Option<f64>,
     /// Others that read everything, by name, in the same state.
     pub(crate) walks_s: BTreeMap<String, f64>,
     pub(crate) resident_kib: u64,
@@ -208,6 +221,13 @@ pub(crate) struct Linked {
     pub(crate) removed_du_s: f64,
     /// A getppid in the same run, to compare machines.
     pub(crate) getppid_us: f64,
+}
+
+impl Linked {
+    /// Seconds of a first harvest with its store: before it was told when that is durable, who asked was answered then.
+    pub(crate) fn stored_s(&self) -> f64 {
+        self.first_stored_s.unwrap_or(self.first_s)
+    }
 }
 
 /// Microseconds of a write of 4 KiB into a directory that has changed, round by round.

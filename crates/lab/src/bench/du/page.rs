@@ -201,7 +201,7 @@ fn of_wide(wide: &Wide) -> String {
 }
 
 fn of_many(all: &[(&str, &Many)]) -> String {
-    let heads = ["many directories", "first harvest"].into_iter().chain(PEERS.map(|peer| peer.name));
+    let heads = ["many directories", "first harvest", "stored"].into_iter().chain(PEERS.map(|peer| peer.name));
     let heads = heads.chain([
         "restart",
         "for it were read",
@@ -218,7 +218,8 @@ fn of_many(all: &[(&str, &Many)]) -> String {
     for (case, many) in all {
         let fs = fs_name(case.rsplit('-').next().unwrap_or(case));
         let what = format!("{fs}: {} inodes in {} directories", count(many.inodes), count(many.directories));
-        let mut row = vec![what, number(many.first_s)];
+        let seconds = |seconds: Option<f64>| seconds.map_or("–".into(), number);
+        let mut row = vec![what, number(many.first_s), seconds(many.first_stored_s)];
         row.extend(PEERS.map(|peer| many.walks_s.get(peer.name).map_or("–".into(), |seconds| number(*seconds))));
         row.push(number(many.restart_s));
         row.push(format!("{} directories", count(many.restart_read)));
@@ -248,7 +249,7 @@ fn of_many(all: &[(&str, &Many)]) -> String {
 }
 
 fn of_linked(all: &[(&str, &Linked)]) -> String {
-    let heads = ["snapshots", "first harvest"].into_iter().chain(PEERS.map(|peer| peer.name));
+    let heads = ["snapshots", "first harvest", "stored"].into_iter().chain(PEERS.map(|peer| peer.name));
     let heads = heads.chain([
         "memory (MiB)",
         "the most, first harvest",
@@ -263,7 +264,8 @@ fn of_linked(all: &[(&str, &Linked)]) -> String {
         let fs = fs_name(case.rsplit('-').next().unwrap_or(case));
         let [snapshots, files, directories] = [linked.snapshots, linked.files, linked.directories].map(count);
         let what = format!("{fs}: {snapshots} of {files} files, {directories} directories");
-        let mut row = vec![what, number(linked.first_s)];
+        let seconds = |seconds: Option<f64>| seconds.map_or("–".into(), number);
+        let mut row = vec![what, number(linked.first_s), seconds(linked.first_stored_s)];
         row.extend(PEERS.map(|peer| linked.walks_s.get(peer.name).map_or("–".into(), |seconds| number(*seconds))));
         row.extend([linked.resident_kib, linked.first_peak_kib].map(|kib| number(kib as f64 / 1024.0)));
         row.push(number(linked.store_bytes as f64 / linked.directories.max(1) as f64));
@@ -314,6 +316,7 @@ mod tests {
             files: 100_000,
             directories: 100_001,
             first_s: 2.0,
+            first_stored_s: Some(2.25),
             walks_s: [("onesweep du, no server".to_owned(), 1.5), ("diskus".to_owned(), 1.6)].into(),
             resident_kib: 51_200,
             store_bytes: 20_000_200,
@@ -343,7 +346,7 @@ mod tests {
             "25.0 µs",
             "| 0.20 | 20.0 | 150 (100 to 200) | 20.0 | 40.0 |",
             "| `days-a-ext4` | 2.00 | 1.20 | – | – | 9.00 | – | – | – | 0.01 | 1.00 |",
-            "| XFS: 10 of 100,000 files, 100,001 directories | 2.00 | – | 1.50 | – | – | 1.60 | – | – | 50.0 | 0.00 | 200 | 0.00 | 0.40 | 0.90 |",
+            "| XFS: 10 of 100,000 files, 100,001 directories | 2.00 | 2.25 | – | 1.50 | – | – | 1.60 | – | – | 50.0 | 0.00 | 200 | 0.00 | 0.40 | 0.90 |",
             "### What a harvest in the background costs a reader",
             "| server A, ext4: after a day, 0.1 % of directories changed | disk time, GNU du ÷ ours | over 100 | ≥ 100 |",
             "walk ÷ ours | – | ≥ 3 | 4.50 | met |",

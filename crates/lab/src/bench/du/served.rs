@@ -15,6 +15,8 @@ use crate::scratch::Scratch;
 
 /// What is in its log when it is ready.
 const HARVESTED: &str = " directories harvested in ";
+/// And when all of that is on the disk.
+const STORED: &str = ": what was harvested is stored";
 
 /// `onesweep serve` of one file system. It ends when this goes.
 pub(super) struct Served {
@@ -22,6 +24,7 @@ pub(super) struct Served {
     socket: PathBuf,
     log: PathBuf,
     program: PathBuf,
+    began: Instant,
     /// From the start until everything was harvested.
     pub(super) started_in: Duration,
     /// Directories that were read for that.
@@ -52,16 +55,26 @@ impl Served {
             .spawn()
             .map_err(said)?;
         let mut served =
-            Self { child, socket, log, program: programs.onesweep.clone(), started_in: Duration::ZERO, read: 0 };
-        while !served.said(HARVESTED) {
-            if !matches!(served.child.try_wait(), Ok(None)) {
-                return Err(format!("the server ended: {}", served.told().trim()));
+            Self { child, socket, log, program: programs.onesweep.clone(), began, started_in: Duration::ZERO, read: 0 };
+        served.started_in = served.says(HARVESTED)?;
+        served.read = read(&served.told()).unwrap_or_default();
+        Ok(served)
+    }
+
+    /// Waits until all that was harvested is stored; the time since the start.
+    pub(super) fn stored(&mut self) -> Result<Duration, String> {
+        self.says(STORED)
+    }
+
+    /// The time from the start until that is in its log.
+    fn says(&mut self, words: &str) -> Result<Duration, String> {
+        while !self.said(words) {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return Err(format!("the server ended: {}", self.told().trim()));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        served.started_in = began.elapsed();
-        served.read = read(&served.told()).unwrap_or_default();
-        Ok(served)
+        Ok(self.began.elapsed())
     }
 
     /// Whether that is in its log.

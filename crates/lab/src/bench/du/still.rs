@@ -188,7 +188,7 @@ fn held(
     fs::write(volume.tree.join("last"), "x").map_err(|error| format!("{}: {error}", volume.tree.display()))?;
     on_disk(&volume.tree)?;
     let walks_s = walks(&volume, programs, interrupt)?;
-    let (first_s, served) = first(&volume, programs, interrupt)?;
+    let First { answered_s: first_s, stored_s, served } = first(&volume, programs, interrupt)?;
     let first_peak_kib = Some(served.peak_kib()?);
     ask(served.socket(), &volume.tree, 1)?;
     let resident_kib = served.resident_kib()?;
@@ -200,9 +200,10 @@ fn held(
     served.stop(interrupt)?;
     change(&paths)?;
     let began = Instant::now();
-    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
+    let mut served = Served::start(programs, &volume.scratch, &volume.tree)?;
     ask(served.socket(), &volume.tree, 1)?;
     let (restart_s, restart_read) = (began.elapsed().as_secs_f64(), served.read);
+    served.stored()?;
     let restart_peak_kib = Some(served.peak_kib()?);
     let ours = pipe::run(&served.question(&volume.tree), interrupt)?;
     let du = pipe::run(&DU.argv(programs, &volume.tree, Path::new("")).ok_or("no du")?, interrupt)?;
@@ -218,6 +219,7 @@ fn held(
         directories,
         inodes,
         first_s,
+        first_stored_s: Some(stored_s),
         walks_s,
         resident_kib,
         first_peak_kib,
@@ -232,19 +234,32 @@ fn held(
     })
 }
 
-/// A first harvest, into a new store each time, as often as others walk: the median of three times after the first, and the last server.
-pub(super) fn first(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<(f64, Served), String> {
-    let mut times = Vec::new();
+/// A first harvest, into a new store each time, as often as others walk.
+pub(super) struct First {
+    /// The median of three times after the first, until who asks is answered,
+    pub(super) answered_s: f64,
+    /// and until all is stored.
+    pub(super) stored_s: f64,
+    /// The last server, which rests.
+    pub(super) served: Served,
+}
+
+pub(super) fn first(volume: &Volume, programs: &Programs, interrupt: &Interrupt) -> Result<First, String> {
+    let (mut answered, mut stored) = (Vec::new(), Vec::new());
+    let mut start = || -> Result<Served, String> {
+        let mut served = Served::start(programs, &volume.scratch, &volume.tree)?;
+        answered.push(served.started_in);
+        stored.push(served.stored()?);
+        Ok(served)
+    };
     for _ in 1..WALKS {
-        let served = Served::start(programs, &volume.scratch, &volume.tree)?;
-        times.push(served.started_in);
-        served.stop(interrupt)?;
+        start()?.stop(interrupt)?;
         let store = volume.scratch.file("store");
         fs::remove_dir_all(&store).map_err(|error| format!("{}: {error}", store.display()))?;
     }
-    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
-    times.push(served.started_in);
-    Ok((median(times[1..].to_vec()).as_secs_f64(), served))
+    let served = start()?;
+    let [answered_s, stored_s] = [answered, stored].map(|times| median(times[1..].to_vec()).as_secs_f64());
+    Ok(First { answered_s, stored_s, served })
 }
 
 /// What others take, everything in memory: the median of three times, after one that brings it there.
