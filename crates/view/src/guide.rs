@@ -200,11 +200,12 @@ impl Guide {
         }
     }
 
-    /// Reads a file when it is in memory, or will not come. `is_cached` tells whether it is in memory.
+    /// Reads a file when it is in memory, or will not come. `is_cached` tells whether it is in memory; `None` where nobody may know, as of
+    /// others' files: who reads them waits for what comes, and no walk begins for them.
     pub(crate) fn before_reading(
         &self,
         inode: Inode,
-        is_cached: impl Fn() -> bool,
+        is_cached: impl Fn() -> Option<bool>,
         chain: impl FnOnce() -> Vec<DirectoryId>,
         path: impl FnOnce(DirectoryId) -> Option<PathBuf>,
         job: Job,
@@ -217,7 +218,7 @@ impl Guide {
                 (Phase::Guided, Some(slot)) => {
                     self.touch();
                     // Who reads from memory waits for no sweep, also where the file was to come with one.
-                    if !board.is_ready(slot) && !is_cached() {
+                    if !board.is_ready(slot) && is_cached() != Some(true) {
                         return self.wait(chain(), Some(inode), job);
                     }
                     board.note_opened(slot);
@@ -227,7 +228,7 @@ impl Guide {
                 (Phase::Over, _) | (Phase::Guided, None) => {}
             }
         }
-        if is_cached() {
+        if is_cached() != Some(false) {
             return job();
         }
         let chain = chain();
@@ -450,7 +451,8 @@ mod tests {
         (Guide { shared, messages, thread: Mutex::new(None) }, board, told)
     }
 
-    fn reads(guide: &Guide, chain: &[DirectoryId], is_cached: bool) -> bool {
+    fn reads(guide: &Guide, chain: &[DirectoryId], is_cached: impl Into<Option<bool>>) -> bool {
+        let is_cached = is_cached.into();
         let (done, is_done) = mpsc::channel();
         let job: Job = Box::new(move || done.send(()).unwrap());
         let path = |_| Some(PathBuf::from("tree"));
@@ -482,6 +484,21 @@ mod tests {
             assert!(reads(&guide, &[11, 10, 1], true), "{state:?}");
             assert_eq!((told.try_iter().count(), board.was_opened(slot)), (0, true), "{state:?}");
         }
+    }
+
+    /// As others' files are to an ordinary user.
+    #[test]
+    fn what_may_be_in_memory_is_waited_for_where_it_is_to_come() {
+        let (guide, board, told) = looking(10);
+        assert!(reads(&guide, &[20, 1], None), "no walk begins for it");
+        board.make_room(1).unwrap();
+        let slot = board.enter(0, FILE.ino).unwrap();
+        board.set(slot, State::Coming);
+        board.enter_phase(Phase::Guided);
+        assert!(!reads(&guide, &[11, 10, 1], None));
+        assert_eq!((told.try_iter().count(), board.was_opened(slot)), (1, false));
+        board.set(slot, State::In);
+        assert!(reads(&guide, &[11, 10, 1], None) && board.was_opened(slot));
     }
 
     /// Another walk that isn't helped yet is none for which somebody waits.

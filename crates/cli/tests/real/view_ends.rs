@@ -10,7 +10,7 @@ use std::{
 use crate::{
     image::{Fs, Image, mounts_below},
     run::{finish, onesweep, root_test, run, text},
-    view::{View, WAYS, place, until},
+    view::{View, WAYS, brought_in, cold_tree, place, until},
 };
 
 #[test]
@@ -27,18 +27,39 @@ fn a_user_has_a_view_of_ones_own() {
     run(Command::new("chown").arg("-R").arg("65534:65534").arg(&root).arg(&dir));
     chown(root.join("a/secret"), Some(0), Some(0)).expect("an owner");
     fs::set_permissions(root.join("a/secret"), fs::Permissions::from_mode(0o600)).expect("a mode");
-    let tool = image.beside("onesweep");
-    crate::run::copy_program(&crate::run::program(), &tool);
     let script = "cat \"$1\"/a/[0-9]* && ! cat \"$1\"/a/secret 2> /dev/null && echo more >> \"$2\"/a/3 && \
         for i in $(seq 200); do test \"$(cat \"$1\"/a/3)\" = \"$(cat \"$2\"/a/3)\" && exit 0; sleep 0.05; done; exit 1";
+    let mut command = by_a_user(&image);
+    command.arg("view").args([&root, &dir]).args(["--", "sh", "-c", script, "sh"]).args([&dir, &root]);
+    finish(&mut command, 0);
+}
+
+/// The program, as an ordinary user has it.
+fn by_a_user(image: &Image) -> Command {
+    let tool = image.beside("onesweep");
+    crate::run::copy_program(&crate::run::program(), &tool);
     // Where nobody cares for devices, /dev/fuse is root's alone.
     let open = "mknod -m 666 \"$0\" c 10 229 && mount --bind \"$0\" /dev/fuse && exec \"$@\"";
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", open]).arg(image.beside("fuse"));
-    command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
-    command.arg(&tool).arg("view").args([&root, &dir]);
-    command.args(["--", "sh", "-c", script, "sh"]).args([&dir, &root]);
-    finish(&mut command, 0);
+    command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&tool);
+    command
+}
+
+/// Of files that are others' a user isn't told what is in memory.
+#[test]
+fn a_user_is_helped_over_files_of_others() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 100 << 20);
+    let (root, dir) = place(&image);
+    cold_tree(&mut image, &root);
+    fs::create_dir_all(&dir).expect("a place");
+    chown(&dir, Some(65534), Some(65534)).expect("an owner");
+    let mut command = by_a_user(&image);
+    command.args(["view", "--verbose"]).args([&root, &dir]).args(["--", "tar", "-cf", "-", "-C"]).arg(&dir).arg(".");
+    let out = finish(&mut command, 0);
+    let (brought, sweeps) = brought_in(&out.stderr);
+    assert!(brought >= 450 && sweeps == 1, "{}", text(&out.stderr));
 }
 
 /// The helper that mounts for others than root is a package of its own.

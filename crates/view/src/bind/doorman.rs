@@ -216,7 +216,7 @@ impl Doorman {
         let above = route.above();
         let chain = || above.as_ref().map_or_else(Vec::new, Route::chain);
         let go_on: Job = Box::new(move || drop(opening));
-        self.guide.before_reading(inode, || is_cached, chain, |top| self.path_of(route, top), go_on);
+        self.guide.before_reading(inode, || Some(is_cached), chain, |top| self.path_of(route, top), go_on);
     }
 
     /// A directory was opened, or a file through a mount of which nothing is known. `is_slow` tells that no other one was at that time.

@@ -406,8 +406,7 @@ impl Shown {
         }
         let is_cached = || {
             let found = cache::residency(file.as_fd(), 0, stat.size);
-            // Where that can't be asked, nothing is known to be missing.
-            found.map_or(true, |found| found.has_all_of(stat.size))
+            found.ok().map(|found| found.has_all_of(stat.size))
         };
         let chain = || {
             let nodes = self.source.nodes();
