@@ -130,11 +130,12 @@ fn catch_up(served: &Served, warden: &Warden) -> Result<(), SummaryError> {
         if let Some(CaughtUp::All(doubt)) = tracked.caught_up() {
             tracing::warn!("{path}: harvested anew: {doubt}");
         }
-        warden.rest();
         let (known, read) = (tracked.ledger().nodes.len(), tracked.readings());
         let seconds = began.elapsed().as_secs_f64();
         tracing::info!("{path}: {read} of {known} directories harvested in {seconds:.1} s");
     });
+    // What it took to write goes as well.
+    warden.rest();
     caught_up?;
     written?;
     tracing::info!("{path}: what was harvested is stored");
