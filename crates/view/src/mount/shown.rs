@@ -20,7 +20,9 @@ use fuser::{
 };
 use onesweep_sys::{
     acting, cache,
-    files::{EntryType, Stat, change_size, dev_numbers, open_again_with, seek_data, seek_hole, statx_fd},
+    files::{
+        EntryType, Stat, change_size, dev_numbers, open_again_with, read_at_if_cached, seek_data, seek_hole, statx_fd,
+    },
     usage::blocks_read,
 };
 
@@ -405,8 +407,10 @@ impl Shown {
             return job();
         }
         let is_cached = || {
-            let found = cache::residency(file.as_fd(), 0, stat.size);
-            found.ok().map(|found| found.has_all_of(stat.size))
+            let found = cache::residency(file.as_fd(), 0, stat.size).map(|found| found.has_all_of(stat.size));
+            // Of others' files the kernel says it to who reads, and reads on where it isn't.
+            let begins = |_| read_at_if_cached(file.as_fd(), &mut [0], 0).map(|read| read.is_some());
+            found.or_else(begins).ok()
         };
         let chain = || {
             let nodes = self.source.nodes();
