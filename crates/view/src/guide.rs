@@ -200,8 +200,8 @@ impl Guide {
         }
     }
 
-    /// Reads a file when it is in memory, or will not come. `is_cached` tells whether it is in memory; `None` where nobody may know, as of
-    /// others' files: who reads them waits for what comes, and no walk begins for them.
+    /// Reads a file when it is in memory, or will not come. `is_cached` tells whether it is in memory; `None` where that
+    /// can't be told: who reads it waits for what comes, and no walk begins for it.
     pub(crate) fn before_reading(
         &self,
         inode: Inode,
@@ -486,7 +486,7 @@ mod tests {
         }
     }
 
-    /// As others' files are to an ordinary user.
+    /// Where neither the page cache nor a read tells.
     #[test]
     fn what_may_be_in_memory_is_waited_for_where_it_is_to_come() {
         let (guide, board, told) = looking(10);
