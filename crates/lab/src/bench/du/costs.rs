@@ -230,18 +230,24 @@ pub(super) fn of_records(records: &Records, on_disk: bool, pictures: &mut Pictur
 pub(super) fn of_storm(storm: &Storm) -> String {
     let mut table = Table::new(&["MiB", "both processes", "the kernel, for marks", "for events"]);
     let mib = |bytes: u64| number(bytes as f64 / f64::from(1 << 20));
-    for (when, memory) in
-        [("before", storm.before), ("during, the most of each", storm.during), ("after an answer", storm.after)]
-    {
+    let states = [
+        ("before", Some(storm.before)),
+        ("during, the most of each", Some(storm.during)),
+        ("after an answer", Some(storm.after)),
+        ("some seconds later", storm.at_rest),
+    ];
+    for (when, memory) in states {
+        let Some(memory) = memory else { continue };
         let Memory { resident_kib, marks_bytes, events_bytes } = memory;
         let told = |bytes: Option<u64>| bytes.map_or("not told".into(), mib);
         table.row(vec![when.into(), mib(resident_kib << 10), told(marks_bytes), told(events_bytes)]);
     }
     let text = format!(
-        "\n### A storm of events\n\n{} directories on ext4; {} events in {} s, {} a second, of four writers that make, link \
+        "\n### A storm of events{}\n\n{} directories on ext4; {} events in {} s, {} a second, of four writers that make, link \
          and remove files, before the kernel merges any. {}; the answer after it took {} s, and was GNU du's. Of the kernel \
          is counted what came since the start of the server in the caches {}. What is held grows with the directories that \
          have changed, not with events: each has one mark until it is read, and is told of no more.\n\n{table}",
+        if storm.visits == 1 { ", each directory met once" } else { "" },
         count(storm.directories),
         count(storm.events),
         number(storm.seconds),
@@ -255,7 +261,8 @@ pub(super) fn of_storm(storm: &Storm) -> String {
         if storm.caches.is_empty() { "(none are told)".to_owned() } else { storm.caches.join(", ") },
     );
     match storm.visits {
-        0 | 1 => text,
+        0 => text,
+        1 => format!("{text}\nNone is ignored: each is told of once, by records of its own.\n"),
         visits => format!(
             "{text}\nEach directory that is met is met {visits} times, in blocks, so that the tracker ignores it by the last; of \
              that only what is told of inodes counts.\n"

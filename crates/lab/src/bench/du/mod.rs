@@ -5,6 +5,7 @@
 //! | [`days`], [`passes`] | questions after a day's changes, with cold caches (FastDu, figure 2); a first harvest; another start |
 //! | [`still`] | questions where nothing has changed, by their number and time; memory; a start after a pause |
 //! | [`linked`] | snapshots by hard links: a first harvest, a question after one is removed |
+//! | [`ages`] | how old what is stored becomes |
 //! | [`cost`] | what a tracker costs others (FastDu, table 2) |
 //! | [`background`] | what a harvest costs a reader that nobody asked for |
 //! | [`overwrite`] | what it costs a write into a directory that has changed |
@@ -16,6 +17,7 @@
 //! | [`outcomes`] | what came out, in a file |
 //! | [`page`], [`goals`], [`costs`] | tables and pictures of it |
 
+mod ages;
 mod background;
 mod cost;
 mod costs;
@@ -96,10 +98,12 @@ enum Case {
     /// The same on a disk that takes its time.
     RecordsOnDisk,
     /// More events than anybody can follow.
-    Storm,
+    Storm(storm::Visits),
+    /// What is stored, asked for while its directories change.
+    Ages,
 }
 
-const CASES: [Case; 25] = [
+const CASES: [Case; 27] = [
     Case::Days("days-a", "ext4"),
     Case::Days("days-a", "xfs"),
     Case::Days("days-b", "ext4"),
@@ -124,7 +128,9 @@ const CASES: [Case; 25] = [
     Case::Overwrite,
     Case::Records,
     Case::RecordsOnDisk,
-    Case::Storm,
+    Case::Storm(storm::Visits::Three),
+    Case::Storm(storm::Visits::One),
+    Case::Ages,
 ];
 
 /// Those that are named, of all.
@@ -159,7 +165,9 @@ impl Case {
             Self::Overwrite => "overwrite".into(),
             Self::Records => "records".into(),
             Self::RecordsOnDisk => "disk-records".into(),
-            Self::Storm => "storm".into(),
+            Self::Storm(storm::Visits::Three) => "storm".into(),
+            Self::Storm(storm::Visits::One) => "storm-once".into(),
+            Self::Ages => "ages".into(),
         }
     }
 
@@ -185,7 +193,8 @@ impl Case {
             Self::Overwrite => overwrite::measure(order.scale, &order.programs, interrupt).map(Outcome::Overwrite),
             Self::Records => records::measure(order.scale, &order.programs, interrupt).map(Outcome::Records),
             Self::RecordsOnDisk => records::on_disk(order.scale, &order.programs, interrupt).map(Outcome::Records),
-            Self::Storm => storm::measure(order.scale, &order.programs, interrupt).map(Outcome::Storm),
+            Self::Storm(visits) => storm::measure(visits, order.scale, &order.programs, interrupt).map(Outcome::Storm),
+            Self::Ages => ages::measure(order.scale, &order.programs, interrupt).map(Outcome::Ages),
             Self::Wide => wide::measure(order.scale, &order.programs, interrupt).map(Outcome::Wide),
             Self::Linked(fs) => linked::measure(fs, order.scale, &order.programs, interrupt).map(Outcome::Linked),
             Self::Many(fs) => still::many(fs, order.scale, &order.programs, interrupt).map(Outcome::Many),

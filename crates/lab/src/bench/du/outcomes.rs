@@ -105,9 +105,17 @@ pub(crate) struct Many {
     pub(crate) index_bytes: Option<f64>,
     /// From the start to the first exact answer, after a pause in which a hundred directories have changed.
     pub(crate) restart_s: f64,
+    /// Each of several, of which that is the median.
+    #[serde(default)]
+    pub(crate) restarts_s: Vec<f64>,
     /// Directories that it read.
     #[serde(default)]
     pub(crate) restart_read: u64,
+    /// The same where the server before was killed.
+    #[serde(default)]
+    pub(crate) killed_restart_s: Option<f64>,
+    #[serde(default)]
+    pub(crate) killed_restart_read: u64,
     /// The root asked for while nothing changes.
     #[serde(default)]
     pub(crate) root_us: Option<f64>,
@@ -120,6 +128,11 @@ pub(crate) struct Many {
 }
 
 impl Many {
+    /// Seconds of all restarts: before there were several there was one.
+    pub(crate) fn restarts_s(&self) -> Vec<f64> {
+        if self.restarts_s.is_empty() { vec![self.restart_s] } else { self.restarts_s.clone() }
+    }
+
     /// Seconds of a first harvest with its store: before it was told when that is durable, who asked was answered then.
     pub(crate) fn stored_s(&self) -> f64 {
         self.first_stored_s.unwrap_or(self.first_s)
@@ -287,6 +300,9 @@ pub(crate) struct Storm {
     pub(crate) during: Memory,
     /// After an answer, which was GNU du's.
     pub(crate) after: Memory,
+    /// Some seconds later.
+    #[serde(default)]
+    pub(crate) at_rest: Option<Memory>,
     pub(crate) answered_s: f64,
     /// The tracker couldn't tell all, and the server had to look for what has changed.
     pub(crate) overflowed: bool,
@@ -295,6 +311,20 @@ pub(crate) struct Storm {
     /// How often each directory is met that is; 0 where it wasn't told.
     #[serde(default)]
     pub(crate) visits: u64,
+}
+
+/// What is stored, asked for while its directories change.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Ages {
+    pub(crate) directories: u64,
+    /// Each of another directory than the one before.
+    pub(crate) changes: u64,
+    pub(crate) seconds: f64,
+    /// After so long all that has changed is harvested.
+    pub(crate) timeout_s: u64,
+    pub(crate) asked: u64,
+    /// The greatest age that an answer told.
+    pub(crate) greatest_s: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -311,6 +341,7 @@ pub(crate) enum Outcome {
     Wide(Wide),
     Records(Records),
     Storm(Storm),
+    Ages(Ages),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

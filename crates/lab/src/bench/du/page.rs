@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::costs;
 use super::goals::{self, Outcomes as ByCase, is_plain, times};
-use super::outcomes::{Cost, Days, Linked, Many, Measured, Outcome, Outcomes, Still, Wide};
+use super::outcomes::{Ages, Cost, Days, Linked, Many, Measured, Outcome, Outcomes, Still, Wide};
 use super::peers::PEERS;
 use crate::bench::page::{Table, commits, count, fs_name, hosts, number, spread};
 use crate::bench::plot::{Line, Lines, Pictures};
@@ -30,7 +30,7 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
     let _ = writeln!(
         text,
         "\n### What has to come out of them\n\nA median has its least and greatest beside it. Every answer of the cases \
-         `days`, `many`, `filled`, `linked` and `storm` is held against GNU du's in the same state, and a case without the same figures has no \
+         `days`, `many`, `filled`, `linked`, `storm` and `ages` is held against GNU du's in the same state, and a case without the same figures has no \
          outcome; that answers are exact after any operations, kills and lost events is what the tests `summaries`, `catch_up` \
          and `storms` show ([TESTING.md](TESTING.md)).\n\n{}",
         goals::table(&by_case)
@@ -60,6 +60,7 @@ pub(crate) fn show(dir: &Path, pictures: &mut Pictures) -> Result<String, String
             Outcome::Overwrite(overwrite) => costs::of_overwrite(overwrite),
             Outcome::Records(records) => costs::of_records(records, *case == "disk-records", pictures)?,
             Outcome::Storm(storm) => costs::of_storm(storm),
+            Outcome::Ages(ages) => of_ages(ages),
             Outcome::Wide(wide) => of_wide(wide),
             Outcome::Days(_) | Outcome::Many(_) | Outcome::Linked(_) => String::new(),
         };
@@ -205,6 +206,8 @@ fn of_many(all: &[(&str, &Many)]) -> String {
     let heads = heads.chain([
         "restart",
         "for it were read",
+        "restart after a kill",
+        "for it were read",
         "memory (MiB)",
         "the most, first harvest",
         "the most, restart",
@@ -222,7 +225,10 @@ fn of_many(all: &[(&str, &Many)]) -> String {
         let mut row = vec![what, number(many.first_s), seconds(many.first_stored_s)];
         row.extend(PEERS.map(|peer| many.walks_s.get(peer.name).map_or("–".into(), |seconds| number(*seconds))));
         row.push(number(many.restart_s));
-        row.push(format!("{} directories", count(many.restart_read)));
+        let read = |read: u64| format!("{} directories", count(read));
+        row.push(read(many.restart_read));
+        row.push(seconds(many.killed_restart_s));
+        row.push(many.killed_restart_s.map_or("–".into(), |_| read(many.killed_restart_read)));
         row.push(number(many.resident_kib as f64 / 1024.0));
         let mib = |kib: Option<u64>| kib.map_or("–".into(), |kib| number(kib as f64 / 1024.0));
         row.extend([many.first_peak_kib, many.restart_peak_kib].map(mib));
@@ -237,14 +243,27 @@ fn of_many(all: &[(&str, &Many)]) -> String {
         "\n### Many directories, everything in memory\n\nSeconds by the clock: the median of three times, after one that \
          brings everything there, into a new store each time. One of a hundred directories holds a file, or each of them five, as \
          the inodes tell. A restart is from the start to the first exact \
-         answer, after a hundred directories have changed while no server ran. The root is asked for a thousand times, one after \
+         answer, after a hundred directories have changed while no server ran: the median of five, and of three after the server was killed. The root is asked for a thousand times, one after \
          the other, while nothing changes: the median; and so for what the page shows of it, the root and the largest of those in \
-         it. Memory is that of both processes, at rest, and the most that each has ever had until the first answer. The index is that \
+         it. The store is compacted before its bytes are counted. Memory is that of both processes, at rest, and the most that each has ever had until the first answer. The index is that \
          from inodes to directories, with the tree of the store that holds it; as it is written, 64 numbers of inodes in a row take five \
          bytes each at most, of up to 134,217,728 directories (tests of `crates/summary/src/places.rs`). What such a row takes beside, its \
          key and its share of pages, is little where ten of its numbers or more are files, which then take at most five bytes each, and \
          most of it where one in a hundred directories holds a file: directories aren't in the index, so such a row is there for a \
          file or two.\n\n{table}"
+    )
+}
+
+fn of_ages(ages: &Ages) -> String {
+    format!(
+        "\n### How old what is stored becomes\n\n{} directories on ext4, `--harvest-after {}s`, {} writes within {} s, each into another directory \
+         than the one before. Of {} answers with `--cached` the oldest was {} s old; the exact one at the end was GNU du's.\n",
+        count(ages.directories),
+        ages.timeout_s,
+        count(ages.changes),
+        number(ages.seconds),
+        count(ages.asked),
+        ages.greatest_s,
     )
 }
 
@@ -275,7 +294,7 @@ fn of_linked(all: &[(&str, &Linked)]) -> String {
     }
     format!(
         "\n### Snapshots by hard links, everything in memory\n\nAs `cp -al` makes them: each file has a name in each snapshot. Seconds by \
-         the clock, measured as in the table above; the store is that after the first harvest. Then a server that has started \
+         the clock, measured as in the table above; the store is that after the first harvest, compacted. Then a server that has started \
          anew is asked for the whole right after `rm -r` has removed the oldest snapshot, the start of the program included, and GNU du \
          behind it. Before and after that both say the same.\n\n{table}"
     )
@@ -333,6 +352,7 @@ mod tests {
             ("wide", 1.0, Outcome::Wide(wide)),
             ("linked-xfs", 1.0, Outcome::Linked(linked)),
             ("background", 1.0, Outcome::Background(Background::default())),
+            ("ages", 1.0, Outcome::Ages(Ages { timeout_s: 10, greatest_s: 9, asked: 1200, ..Ages::default() })),
         ] {
             let processors = if case == "wide" { "4 processors" } else { "2 processors" }.to_owned();
             let machine = Machine { processors, ..machine.clone() };
@@ -348,6 +368,8 @@ mod tests {
             "| `days-a-ext4` | 2.00 | 1.20 | – | – | 9.00 | – | – | – | 0.01 | 1.00 |",
             "| XFS: 10 of 100,000 files, 100,001 directories | 2.00 | 2.25 | – | 1.50 | – | – | 1.60 | – | – | 50.0 | 0.00 | 200 | 0.00 | 0.40 | 0.90 |",
             "### What a harvest in the background costs a reader",
+            "Of 1,200 answers with `--cached` the oldest was 9 s old",
+            "its greatest age | times the timeout | – | ≤ 1 | 0.90 | met |",
             "| server A, ext4: after a day, 0.1 % of directories changed | disk time, GNU du ÷ ours | over 100 | ≥ 100 |",
             "walk ÷ ours | – | ≥ 3 | 4.50 | met |",
             "inode tables | – | ≤ 1.3 | 1.20 | met |",

@@ -156,6 +156,13 @@ impl Served {
         if status.success() { Ok(()) } else { Err(format!("the server ended with {status}")) }
     }
 
+    /// Ends it without giving it time for anything.
+    pub(super) fn kill(mut self) -> Result<(), String> {
+        let said = |error: std::io::Error| format!("can't kill the server: {error}");
+        self.child.kill().map_err(said)?;
+        self.child.wait().map(drop).map_err(said)
+    }
+
     fn end(&self) {
         let _ = process::terminate(self.child.id());
     }

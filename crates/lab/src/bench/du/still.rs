@@ -19,6 +19,7 @@ use super::volume::{Files, Volume};
 use super::wide::looks;
 use crate::bench::calibration;
 use crate::bench::pipe;
+use crate::bench::statistics;
 use crate::bench::work::Programs;
 use crate::interrupt::Interrupt;
 use crate::mount;
@@ -39,6 +40,9 @@ const CLOSES: usize = 1000;
 const CHANGES: usize = 100;
 /// Rounds where a program is started for each.
 const ROUNDS: usize = 11;
+/// How often a server starts anew after its end, and after it was killed.
+const RESTARTS: usize = 5;
+const KILLS: usize = 3;
 /// How often each walks, the first time to bring everything there.
 const WALKS: usize = 4;
 /// The user that asks among closed homes.
@@ -197,20 +201,10 @@ fn held(
     looks_ms.sort_unstable_by(f64::total_cmp);
     let page_ms = looks_ms.get(ROUNDS / 2).copied();
     let getppid_us = Some(calibration::getppid_ns() / 1e3);
-    served.stop(interrupt)?;
-    change(&paths)?;
-    let began = Instant::now();
-    let mut served = Served::start(programs, &volume.scratch, &volume.tree)?;
-    ask(served.socket(), &volume.tree, 1)?;
-    let (restart_s, restart_read) = (began.elapsed().as_secs_f64(), served.read);
-    served.stored()?;
+    let of = Restarting { volume: &volume, paths: &paths, programs, interrupt };
+    let (restarts, served) = of.times(served, Served::stop, RESTARTS)?;
     let restart_peak_kib = Some(served.peak_kib()?);
-    let ours = pipe::run(&served.question(&volume.tree), interrupt)?;
-    let du = pipe::run(&DU.argv(programs, &volume.tree, Path::new("")).ok_or("no du")?, interrupt)?;
-    let (ours, du) = (first_word(&ours.output), first_word(&du.output));
-    if ours != du {
-        return Err(format!("after another start onesweep says {ours}, du {du}"));
-    }
+    let (kills, served) = of.times(served, |served, _| served.kill(), KILLS)?;
     served.stop(interrupt)?;
     let (store_bytes, index_bytes) = of_store(&volume.scratch.file("store"))?;
     volume.end()?;
@@ -226,12 +220,65 @@ fn held(
         restart_peak_kib,
         store_bytes,
         index_bytes,
-        restart_s,
-        restart_read,
+        restart_s: median_s(&restarts),
+        restarts_s: restarts.iter().map(|restart| restart.seconds).collect(),
+        restart_read: restarts.last().map_or(0, |restart| restart.read),
+        killed_restart_s: Some(median_s(&kills)),
+        killed_restart_read: kills.last().map_or(0, |restart| restart.read),
         root_us,
         page_ms,
         getppid_us,
     })
+}
+
+/// From the start of a server that has a store to its first exact answer.
+struct Restart {
+    seconds: f64,
+    /// Directories that it read.
+    read: u64,
+}
+
+fn median_s(restarts: &[Restart]) -> f64 {
+    statistics::spread(restarts.iter().map(|restart| restart.seconds).collect()).map_or(0.0, |spread| spread.median)
+}
+
+/// Servers that know what was harvested before them.
+struct Restarting<'a> {
+    volume: &'a Volume,
+    /// Of which some change while no server runs.
+    paths: &'a [PathBuf],
+    programs: &'a Programs,
+    interrupt: &'a Interrupt,
+}
+
+impl Restarting<'_> {
+    /// One after the other, each after the one before has ended so; with the last one.
+    fn times(
+        &self,
+        mut served: Served,
+        end: impl Fn(Served, &Interrupt) -> Result<(), String>,
+        times: usize,
+    ) -> Result<(Vec<Restart>, Served), String> {
+        let mut restarts = Vec::new();
+        for _ in 0..times {
+            end(served, self.interrupt)?;
+            change(self.paths)?;
+            let began = Instant::now();
+            served = Served::start(self.programs, &self.volume.scratch, &self.volume.tree)?;
+            ask(served.socket(), &self.volume.tree, 1)?;
+            restarts.push(Restart { seconds: began.elapsed().as_secs_f64(), read: served.read });
+            served.stored()?;
+        }
+        let ours = pipe::run(&served.question(&self.volume.tree), self.interrupt)?;
+        let du = DU.argv(self.programs, &self.volume.tree, Path::new("")).ok_or("no du")?;
+        let du = pipe::run(&du, self.interrupt)?;
+        let (ours, du) = (first_word(&ours.output), first_word(&du.output));
+        if ours == du {
+            Ok((restarts, served))
+        } else {
+            Err(format!("after another start onesweep says {ours}, du {du}"))
+        }
+    }
 }
 
 /// A first harvest, into a new store each time, as often as others walk.
@@ -301,14 +348,15 @@ pub(super) fn on_disk(tree: &Path) -> Result<(), String> {
     mount::run("sync", ["-f".as_ref(), tree.as_os_str()]).map(drop)
 }
 
-/// Bytes of the only store in there, and of its index for each inode in that.
+/// Bytes of the only store in there when it is as small as what it holds, and of its index for each inode in that.
 pub(super) fn of_store(dir: &Path) -> Result<(u64, Option<f64>), String> {
     let said = |error: std::io::Error| format!("{}: {error}", dir.display());
     let (mut bytes, mut index) = (0, None);
     for entry in fs::read_dir(dir).map_err(said)? {
         let path = entry.map_err(said)?.path();
+        let mut store = Store::open(&path).map_err(|error| error.to_string())?;
+        store.compact().map_err(|error| error.to_string())?;
         bytes += fs::metadata(&path).map_err(said)?.len();
-        let store = Store::open(&path).map_err(|error| error.to_string())?;
         let of_index = store.places_bytes().map_err(|error| error.to_string())?;
         index = (store.places() > 0).then(|| of_index as f64 / store.places() as f64);
     }

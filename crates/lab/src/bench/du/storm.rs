@@ -28,15 +28,31 @@ const STRIDE: usize = 7_919;
 /// So many are met one after the other, then all of them again: nobody ignores one that is told of once. At the rate that takes more than
 /// a second, and a server takes events ten times in it.
 const BLOCK: usize = 20_000;
-/// By the last time they are ignored.
-const VISITS: usize = 3;
+/// How often each directory is met that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Visits {
+    /// So that it is ignored by the last time, and told of no more.
+    Three,
+    /// None is ever ignored, and nothing is merged with what was told before.
+    One,
+}
+
+impl Visits {
+    fn number(self) -> usize {
+        match self {
+            Self::Three => 3,
+            Self::One => 1,
+        }
+    }
+}
+
 const LOOK: Duration = Duration::from_millis(100);
 /// The server says within a second when it couldn't be told all.
 const SAYS: Duration = Duration::from_millis(2500);
 const LOST: &str = "more happened than could be told";
 
 /// A server of many directories, in many of which files are made, linked and removed.
-pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Storm, String> {
+pub(super) fn measure(visits: Visits, scale: f64, programs: &Programs, interrupt: &Interrupt) -> Result<Storm, String> {
     let directories = ((DIRECTORIES * scale) as u64).max(100);
     let volume = Volume::new("ext4", directories + directories / 4)?;
     let paths = volume.fill(directories, Files::Seldom, interrupt)?;
@@ -51,7 +67,7 @@ pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
     };
     let before = memory(slab_since(), served.resident_kib()?);
     served.forget_peak()?;
-    let work = Work::over(&paths, Duration::from_secs_f64((SECONDS * scale).max(1.0)));
+    let work = Work::over(&paths, visits, Duration::from_secs_f64((SECONDS * scale).max(1.0)));
     let (elapsed, peak_slab) = work.run(&slab_since, interrupt)?;
     let during = memory(peak_slab, served.peak_kib()?);
     let asked = Instant::now();
@@ -65,6 +81,7 @@ pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
         return Err(format!("after the storm onesweep says {ours}, du {du}"));
     }
     thread::sleep(SAYS);
+    let at_rest = Some(memory(slab_since(), served.resident_kib()?));
     let overflowed = served.said(LOST);
     served.stop(interrupt)?;
     volume.end()?;
@@ -76,16 +93,18 @@ pub(super) fn measure(scale: f64, programs: &Programs, interrupt: &Interrupt) ->
         before,
         during,
         after,
+        at_rest,
         answered_s,
         overflowed,
         caches: slab::described(books),
-        visits: VISITS as u64,
+        visits: visits.number() as u64,
     })
 }
 
 /// What goes on in the storm.
 struct Work<'a> {
     paths: &'a [PathBuf],
+    visits: Visits,
     length: Duration,
     /// What the kernel has to tell of what was done.
     events: AtomicU64,
@@ -93,8 +112,8 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn over(paths: &'a [PathBuf], length: Duration) -> Self {
-        Self { paths, length, events: AtomicU64::new(0), ended: AtomicBool::new(false) }
+    fn over(paths: &'a [PathBuf], visits: Visits, length: Duration) -> Self {
+        Self { paths, visits, length, events: AtomicU64::new(0), ended: AtomicBool::new(false) }
     }
 
     /// At the rate, or as fast as it goes; how long it took, and the most that the kernel kept at a time.
@@ -137,7 +156,7 @@ impl<'a> Work<'a> {
     fn write(&self, writer: usize, began: Instant) -> Result<(), String> {
         let mut number = writer;
         loop {
-            let Visit { place, is_ignored } = Visit::of(number, self.paths.len());
+            let Visit { place, is_ignored } = Visit::of(number, self.visits, self.paths.len());
             let directory = &self.paths[place];
             let events = step(directory, writer, number.is_multiple_of(STAYS), is_ignored)
                 .map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -161,10 +180,11 @@ struct Visit {
 }
 
 impl Visit {
-    fn of(number: usize, directories: usize) -> Self {
-        let (block, within) = (number / (BLOCK * VISITS), number % (BLOCK * VISITS));
+    fn of(number: usize, visits: Visits, directories: usize) -> Self {
+        let of_block = BLOCK * visits.number();
+        let (block, within) = (number / of_block, number % of_block);
         let place = (block * BLOCK + within % BLOCK).wrapping_mul(STRIDE) % directories;
-        Self { place, is_ignored: within / BLOCK + 1 == VISITS }
+        Self { place, is_ignored: visits == Visits::Three && within / BLOCK + 1 == visits.number() }
     }
 }
 
@@ -194,15 +214,23 @@ mod tests {
     fn directories_are_met_again_before_others_are() {
         let directories = 1_000_000;
         let mut met = vec![0; directories];
-        for number in 0..3 * BLOCK * VISITS {
-            let Visit { place, is_ignored } = Visit::of(number, directories);
+        for number in 0..3 * BLOCK * 3 {
+            let Visit { place, is_ignored } = Visit::of(number, Visits::Three, directories);
             met[place] += 1;
-            assert_eq!(is_ignored, met[place] == VISITS, "{number}");
+            assert_eq!(is_ignored, met[place] == 3, "{number}");
         }
-        assert_eq!(met.iter().filter(|times| **times == VISITS).count(), 3 * BLOCK);
-        assert!(met.iter().all(|times| [0, VISITS].contains(times)));
+        assert_eq!(met.iter().filter(|times| **times == 3).count(), 3 * BLOCK);
+        assert!(met.iter().all(|times| [0, 3].contains(times)));
         // Each directory of a block is a writer's own, so that they never meet in one.
         assert!(BLOCK.is_multiple_of(WRITERS));
+    }
+
+    #[test]
+    fn who_comes_once_meets_others_each_time() {
+        let visits = (0..100_000).map(|number| Visit::of(number, Visits::One, 1_000_000));
+        let met: std::collections::HashSet<usize> =
+            visits.inspect(|visit| assert!(!visit.is_ignored)).map(|visit| visit.place).collect();
+        assert_eq!(met.len(), 100_000);
     }
 
     #[test]
@@ -215,7 +243,7 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "what stayed goes");
         assert_eq!(step(dir.path(), 0, true, true).unwrap(), 2);
         let paths = [dir.path().to_owned()];
-        let work = Work::over(&paths, Duration::from_millis(30));
+        let work = Work::over(&paths, Visits::Three, Duration::from_millis(30));
         let slab = || Some(Slab { marks: 3, events: 4 });
         let (elapsed, most) = work.run(&slab, &Interrupt::default()).unwrap();
         assert_eq!(most, Some(Slab { marks: 3, events: 4 }));
