@@ -284,6 +284,9 @@ fn warm(
             viewed::run_twice(argv, &by_whom, places.view, places.copies, interrupt)
                 .map(|(ended, again_s)| (ended, Some(again_s)))
         }
+        None if run.work.twice => {
+            viewed::twice(argv, places.copies, interrupt).map(|(ended, again_s)| (ended, Some(again_s)))
+        }
         _ => pipe::run(argv, interrupt).map(|ended| (ended, None)),
     });
     mounted.end()?;

@@ -31,16 +31,20 @@ pub(crate) fn run_twice(
     let between = argv.iter().position(|word| word == BETWEEN).ok_or("no program through the view")?;
     let (words, program) = (&argv[..between], &[by_whom, &argv[between + 1..]].concat()[..]);
     let shown = Shown::begin(words, view, interrupt)?;
-    let ended = pipe::run(program, interrupt).and_then(|first| {
-        empty(copies)?;
-        let again = pipe::run(program, interrupt)?;
-        match again.code == first.code {
-            true => Ok((first, again.wall_s)),
-            false => Err(format!("{} ended with {} and then with {}", program[0], first.code, again.code)),
-        }
-    });
+    let ended = twice(program, copies, interrupt);
     shown.end()?;
     ended
+}
+
+/// The same of a program without a view.
+pub(crate) fn twice(program: &[String], copies: &Path, interrupt: &Interrupt) -> Result<(Ended, f64), String> {
+    let first = pipe::run(program, interrupt)?;
+    empty(copies)?;
+    let again = pipe::run(program, interrupt)?;
+    match again.code == first.code {
+        true => Ok((first, again.wall_s)),
+        false => Err(format!("{} ended with {} and then with {}", program[0], first.code, again.code)),
+    }
 }
 
 fn empty(dir: &Path) -> Result<(), String> {
@@ -158,6 +162,20 @@ mod tests {
         let error = run_twice(&argv(&fickle), &[], &view, &copies, &Interrupt::default()).unwrap_err();
         assert_eq!(error, "sh ended with 0 and then with 3");
         assert!(!mount::is_mounted(&view));
+    }
+
+    #[test]
+    fn a_program_runs_twice_without_a_view() {
+        let dir = tempfile::tempdir().unwrap();
+        let copies = dir.path().join("copies");
+        fs::create_dir(&copies).unwrap();
+        let program = |what: &str| words(&["sh", "-c", what, "sh", &copies.display().to_string()]);
+        let run = |what: &str| twice(&program(what), &copies, &Interrupt::default());
+        // It fails where there is a copy already.
+        let (ended, again_s) = run("test ! -e \"$1\"/file && touch \"$1\"/file").unwrap();
+        assert!(ended.code == 0 && ended.wall_s > 0.0 && again_s > 0.0);
+        let error = run("test -e \"$1\"/../fell && exit 3; touch \"$1\"/../fell").unwrap_err();
+        assert_eq!(error, "sh ended with 0 and then with 3");
     }
 
     #[test]

@@ -133,6 +133,9 @@ pub(crate) struct Work {
     /// By an ordinary user.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) by_user: bool,
+    /// Once more behind that, in the same state.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) twice: bool,
 }
 
 /// Where things are when a program is called.
@@ -192,6 +195,7 @@ impl Work {
             read_write: false,
             fuse: false,
             by_user: false,
+            twice: false,
         }
     }
 
@@ -236,6 +240,11 @@ impl Work {
     /// The same by an ordinary user.
     pub(crate) fn by_user(self) -> Self {
         Self { by_user: true, ..self }
+    }
+
+    /// The same, and once more behind it. Who goes through a view that stands does so anyway.
+    pub(crate) fn twice(self) -> Self {
+        Self { twice: true, ..self }
     }
 
     /// Whether it may write to the image, so that a copy has to be mounted.
