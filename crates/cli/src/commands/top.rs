@@ -1,6 +1,9 @@
 //! `onesweep top`: which directories take most, and which grew most.
 
+mod many;
+
 use std::{
+    cmp::Ordering,
     io::{self, IsTerminal, Write},
     os::{fd::AsFd, unix::ffi::OsStrExt},
     path::Path,
@@ -41,6 +44,19 @@ impl Line {
             By::Grew => self.grew().unwrap_or(i64::MIN),
         }
     }
+
+    fn order(&self, other: &Line, by: By) -> Ordering {
+        other.key(by).cmp(&self.key(by)).then_with(|| self.path.cmp(&other.path))
+    }
+}
+
+/// What the server said.
+struct Found {
+    head: Head,
+    /// The directories below in their order, those that may be told at least.
+    lines: Vec<Line>,
+    /// The one that was asked for.
+    all: Option<Line>,
 }
 
 pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
@@ -55,14 +71,24 @@ pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |now| now.as_secs() as i64);
     let freshness = super::du::freshness_by(args.cached, args.sync);
     let progress = !args.cached && io::stderr().is_terminal();
-    let question =
-        Question { depth: args.max_depth, since: Some(now - args.since), freshness, progress, ..Question::plain() };
+    let (depth, since, takes_portions) = (args.max_depth, Some(now - args.since), true);
+    let question = Question { depth, since, freshness, progress, takes_portions, ..Question::plain() };
     let (mut rows, mut working, name) = (Vec::new(), Working::default(), message::path_text(path));
     let tell = |so_far| working.show(&name, so_far);
-    let answer = client.ask_and_wait(directory.as_fd(), &question, tell, |row| rows.push(row));
+    let answer = client.ask_and_wait(directory.as_fd(), &question, tell, |row| rows.push(row)).and_then(|answer| {
+        let head = match answer {
+            Ok(head) => head,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        if !head.long {
+            let (lines, all) = lines(path, rows, args.by);
+            return Ok(Ok(Found { head, lines, all }));
+        }
+        many::first_of(&mut client, directory.as_fd(), &question, (path, args.by, args.lines), head)
+    });
     working.end();
-    let head = match answer {
-        Ok(Ok(head)) => head,
+    let Found { head, lines, all } = match answer {
+        Ok(Ok(found)) => found,
         Ok(Err(Refusal::NotTracked)) => {
             let is_directory = files::statx_fd(directory.as_fd()).map(|stat| stat.file_type() == EntryType::Dir);
             return Err(match is_directory {
@@ -78,7 +104,6 @@ pub(crate) fn run(args: TopArgs) -> Result<u8, Failure> {
         Ok(Err(Refusal::Failed(why))) => return Err(Failure::could_not_run(path, "ask the server", why)),
         Err(error) => return Err(no_server(&message::why(&error))),
     };
-    let (lines, all) = lines(path, rows, args.by);
     let mut out = io::BufWriter::new(io::stdout().lock());
     let written = match (args.json, &all) {
         (true, Some(all)) => write_json(&mut out, &head, lines.iter().take(args.lines), all),
@@ -107,15 +132,19 @@ fn lines(top: &Path, rows: Vec<Row>, by: By) -> (Vec<Line>, Option<Line>) {
         let name = row.name.clone().into_bytes();
         let path = match above.last() {
             None => top.as_os_str().as_bytes().to_vec(),
-            Some(path) if path.ends_with(b"/") => [&path[..], &name].concat(),
-            Some(path) => [&path[..], b"/", &name].concat(),
+            Some(path) => joined(path, &name),
         };
         above.push(path.clone());
         lines.push(Line { path, row });
     }
     let all = (!lines.is_empty()).then(|| lines.remove(0));
-    lines.sort_by(|one, other| other.key(by).cmp(&one.key(by)).then_with(|| one.path.cmp(&other.path)));
+    lines.sort_by(|one, other| one.order(other, by));
     (lines, all)
+}
+
+/// The path of what has that one below another.
+fn joined(above: &[u8], name: &[u8]) -> Vec<u8> {
+    if above.ends_with(b"/") { [above, name].concat() } else { [above, b"/", name].concat() }
 }
 
 fn write<'a>(out: &mut impl Write, lines: impl Iterator<Item = &'a Line>, now: i64) -> io::Result<()> {

@@ -17,6 +17,7 @@ use crate::{
     image::{Fs, Image},
     run::{finish, onesweep, output, root_test, run, say, text},
     serving::Serving,
+    tree::until_another_second,
     web_server::{NOBODY, Web, du, figures},
 };
 
@@ -114,6 +115,65 @@ fn many_lines_are_those_of_gnu_du() {
         assert!(freed(&mut serving.du(&[], &root)) == freed(&mut nowhere(&[])), "what is freed");
         serving.end();
     }
+}
+
+/// Each as it is if it is asked for alone; and from then on it is noted what they come to.
+#[test]
+fn the_largest_of_very_many_directories_are_told() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 1 << 30);
+    let (root, flat) = (image.root(), image.root().join("flat"));
+    tree(&root, 20_500);
+    link(&root);
+    for (number, kib) in [(17, 700), (9_000, 500), (20_499, 900)] {
+        fs::write(flat.join(format!("{number}/large")), vec![1; kib << 10]).expect("a file");
+    }
+    crate::tree::sync(&root);
+    let serving = Serving::start(&image);
+    let top = |options: &[&str], path: &Path| {
+        let mut top = onesweep(["top", "--json", "--socket"]);
+        top.arg(image.beside("socket")).args(options).arg(path);
+        top
+    };
+    let told = |said: &[u8]| -> Value { serde_json::from_slice(said).expect("an object") };
+    let key = |line: &Value, by: &str| line[by].as_i64().expect("a figure");
+    for (options, by, path) in [
+        (&["-d1"][..], "allocated", &flat),
+        (&["-d9", "-n30"], "allocated", &root),
+        (&["-d9", "--by", "inodes"], "inodes", &root),
+    ] {
+        for uid in [0, NOBODY] {
+            let mut top = top(options, path);
+            let said = if uid == 0 { output(&mut top) } else { as_user(&top).output().expect("it runs").stdout };
+            let said = told(&said);
+            let lines = said["directories"].as_array().expect("a list");
+            assert_eq!(lines.len(), if options.contains(&"-n30") { 30 } else { 20 }, "{options:?}, {uid}");
+            assert!(lines.windows(2).all(|two| key(&two[0], by) >= key(&two[1], by)), "{options:?}, {uid}: {said}");
+            for line in lines.iter().chain([&said["total"]]) {
+                let path = Path::new(line["path"].as_str().expect("a path"));
+                let figures = ["allocated", "bytes", "inodes"].map(|name| key(line, name));
+                assert_eq!(figures, du(uid, path), "{options:?}, {uid}: {line}");
+            }
+            assert_eq!(
+                (said["exact"].as_bool(), said["partial"].as_bool()),
+                (Some(true), Some(uid != 0 && *path == root))
+            );
+        }
+    }
+    let said = told(&output(&mut top(&["-n4"], &flat)));
+    let names = said["directories"].as_array().expect("a list").iter().map(|line| line["path"].as_str());
+    let mut names: Vec<_> = names.map(|path| path.and_then(|path| path.rsplit('/').next())).collect();
+    names.sort_unstable();
+    assert_eq!(names, [Some("17"), Some("20499"), Some("3"), Some("9000")]);
+    // Of each second the last total is kept.
+    until_another_second();
+    fs::write(flat.join("9000/grown"), vec![1; 1 << 20]).expect("a file");
+    crate::tree::sync(&root);
+    let said = told(&output(&mut top(&["-n1", "--by", "grew"], &flat)));
+    let grew = &said["directories"][0];
+    assert_eq!(grew["path"].as_str(), flat.join("9000").to_str(), "{said}");
+    assert!(grew["grew"].as_i64().is_some_and(|grew| grew >= 1 << 20), "{said}");
+    serving.end();
 }
 
 /// The memory of a server's processes in KiB: now, and the most since the last look.

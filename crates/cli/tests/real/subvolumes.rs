@@ -82,7 +82,7 @@ fn pages(image: &Image, serving: &Serving) {
     let mut client = Client::connect(&serving.socket).expect("a connection");
     let mut from = Some(0);
     while let Some(at) = from {
-        let page = Page { from: at, limit: 1000, keys: false };
+        let page = Page { from: at, limit: 1000, ..Page::default() };
         let head = client.page(top.as_fd(), &Question::plain(), page, |entry| {
             assert!(ids.insert(entry.id.clone()), "{} is there twice", entry.id);
             let path = entry.path.expect("a short path").into_bytes();

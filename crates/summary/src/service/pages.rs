@@ -40,6 +40,9 @@ pub struct Page {
     /// With what each comes to by the declared summaries.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keys: bool,
+    /// Those so far below the directory that was asked for, at most; all of them without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u32>,
 }
 
 /// How a page begins.
@@ -128,7 +131,8 @@ impl Server {
         while at < end && entries.len() < limit && keys < KEYS_MAX {
             // There are no more than 4 billion.
             let slot = Slot(at as u32);
-            let way = if nodes.is_used(slot) { sight.way_to(slot)? } else { None };
+            let is_meant = nodes.is_used(slot) && page.depth.is_none_or(|depth| is_within(&reached, slot, depth));
+            let way = if is_meant { sight.way_to(slot)? } else { None };
             if let Some(above) = way {
                 let mut counting = CountingEntry::of(&reached, slot, page.keys);
                 if !counting.go_on(&reached, asker, &mut looks)? {
@@ -136,7 +140,7 @@ impl Server {
                     large = entries.is_empty().then_some((slot, counting));
                     break;
                 }
-                let entry = sight.entry(slot, above, counting)?;
+                let entry = sight.entry(slot, above, counting, question.since)?;
                 keys += entry.keys.iter().map(|keys| keys.shares.len()).sum::<usize>();
                 entries.push(entry);
             }
@@ -153,7 +157,7 @@ impl Server {
                 if let Some(slot) = reached.tracked.ledger().nodes.find(id)
                     && let Some(above) = sight.way_to(slot)?
                 {
-                    entries.push(sight.entry(slot, above, counting)?);
+                    entries.push(sight.entry(slot, above, counting, question.since)?);
                 }
                 reached
             }
@@ -229,7 +233,13 @@ impl<'a> Sight<'a> {
     }
 
     /// A directory that was counted.
-    fn entry(&mut self, slot: Slot, above: Option<Slot>, counted: CountingEntry) -> Result<Entry, Refusal> {
+    fn entry(
+        &mut self,
+        slot: Slot,
+        above: Option<Slot>,
+        counted: CountingEntry,
+        since: Option<i64>,
+    ) -> Result<Entry, Refusal> {
         let nodes = &self.reached.tracked.ledger().nodes;
         let top = self.reached.slot;
         let record = self.reached.record(slot)?;
@@ -241,6 +251,10 @@ impl<'a> Sight<'a> {
         let name: &[u8] = if slot == top { b"" } else { &record.name };
         let mut row = Row::of(&line, name, is_partial);
         row.depth = nodes.upwards(slot).take_while(|&at| at != top).count() as u32;
+        // What was left out then can't be told from what is left out now.
+        if let Some(since) = since.filter(|_| !is_partial) {
+            row.past = self.reached.past(slot, since)?;
+        }
         let path = match above {
             None => Some(Vec::new()),
             Some(above) => self.path(above)?.map(|above| match &above[..] {
@@ -299,6 +313,12 @@ impl<'a> Sight<'a> {
         self.last = Some((slot, path.clone()));
         Ok(path)
     }
+}
+
+/// Whether a directory is the one that was asked for, or lies so far below it at most.
+fn is_within(reached: &Reached<'_>, slot: Slot, depth: u32) -> bool {
+    let ways = reached.tracked.ledger().nodes.upwards(slot);
+    ways.take(depth as usize + 1).any(|at| at == reached.slot)
 }
 
 fn id_text(id: NodeId) -> String {

@@ -243,8 +243,11 @@ impl Server {
                 // What is noted counts all.
                 return Err(Refusal::Failed("`since` goes without `one_file_system`".to_owned()));
             }
-            let (head, rows) = each_alone(reached, asker, question)?;
-            return Ok(Said::Rows(head, rows));
+            let long = question.takes_portions.then(|| Head { long: true, ..reached.head(0, false) });
+            return match (each_alone(reached, asker, question), long) {
+                (Err(Refusal::Failed(why)), Some(long)) if why == TOO_MUCH => Ok(Said::Rows(long, Vec::new())),
+                (answer, _) => answer.map(|(head, rows)| Said::Rows(head, rows)),
+            };
         }
         let how = (MOST, question.one_file_system);
         let Some(View { lines, is_partial, hidden, leads_out }) =

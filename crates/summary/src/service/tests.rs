@@ -466,7 +466,8 @@ fn a_part_of_what_is_declared_anew_is_told_nobody() {
     drop(model);
     for (declared, is_told) in [(by_one, true), (by_other, false)] {
         let model = begin(declared);
-        let page = |keys: bool| model.server.page(&somebody(), &stored, None, Page { from: 0, limit: 10, keys });
+        let page =
+            |keys: bool| model.server.page(&somebody(), &stored, None, Page { limit: 10, keys, ..Page::default() });
         for question in [&stored, &late] {
             let told = model.server.break_down(&somebody(), question, None).map(|told| told.shares.len());
             assert_eq!(told, if is_told { Ok(2) } else { Err(Refusal::Late) }, "{declared}");

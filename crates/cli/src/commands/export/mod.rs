@@ -108,7 +108,7 @@ fn each_page(
     let (mut freshness, mut from, mut is_whole) = (asked.freshness, 0, true);
     loop {
         let question = Question { freshness, ..Question::plain() };
-        let page = Page { from, limit: PAGE_MAX, keys: asked.keys };
+        let page = Page { from, limit: PAGE_MAX, keys: asked.keys, depth: None };
         let mut entries = Vec::new();
         let answer = client.page(asked.directory.as_fd(), &question, page, |entry| entries.push(entry));
         let head = match answer {
