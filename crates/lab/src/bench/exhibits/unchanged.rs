@@ -292,7 +292,7 @@ impl Unchanged {
         let top = panels.iter().flat_map(|way| way.tenths.iter().map(|tenth| tenth.2)).fold(0.1, f64::max);
         let ways = Ways { axis: "place (GB)".into(), top, panels };
         let drawn = pictures.add("unchanged-way", "place of the head over time", &ways)?;
-        Ok(format!("Where the head is for GNU tar; the time axes differ.\n\n{drawn}\n"))
+        Ok(format!("Where the head is for GNU tar, over the same time.\n\n{drawn}\n"))
     }
 
     /// Where the clock counts.

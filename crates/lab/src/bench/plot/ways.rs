@@ -12,7 +12,7 @@ pub(crate) struct Way {
     pub(crate) tenths: Vec<(f64, f64, f64)>,
 }
 
-/// Panels one below the other, over axes of their own.
+/// Panels one below the other, over the same time, so that one that takes a tenth of it is a tenth as wide.
 #[derive(Debug)]
 pub(crate) struct Ways {
     pub(crate) axis: String,
@@ -26,8 +26,9 @@ impl Draw for Ways {
     }
 
     fn draw(&self, area: &Area) -> Result<(), Box<dyn std::error::Error>> {
+        let seconds =
+            self.panels.iter().filter_map(|way| way.tenths.last()).map(|tenth| tenth.0 + 0.1).fold(0.1, f64::max);
         for (index, (way, place)) in self.panels.iter().zip(area.split_evenly((self.panels.len(), 1))).enumerate() {
-            let seconds = way.tenths.last().map_or(1.0, |tenth| tenth.0 + 0.1);
             let mut chart = ChartBuilder::on(&place)
                 .margin(12)
                 .margin_right(24)

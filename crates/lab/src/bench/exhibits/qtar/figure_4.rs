@@ -63,7 +63,7 @@ impl Exhibit for Figure4 {
         let drawn = drawn(pictures, ("qtar-4", "place of the head over time"), &ways, (values, "figure-4"))?;
         Ok(format!(
             "Lowest and highest place in each tenth of a second, `source` \
-             after 24 versions, ext4, track buffer on. The time axes differ. The paper's times are those of its figure 3. \
+             after 24 versions, ext4, track buffer on. All over the same time. The paper's times are those of its figure 3. \
              Requests and seeks are of the round that is drawn.\n\n{drawn}\n{}",
             self.table(results)
         ))
