@@ -54,8 +54,10 @@ pub(super) fn first_of(
         }
     }
     let (told, all) = first.sorted();
-    for (below, _) in &told {
-        note(client, directory, &asked, below)?;
+    // Who asks for what is stored has nothing noted.
+    if question.freshness != Freshness::Cached {
+        let asked = Question { freshness: Freshness::Exact, ..asked };
+        told.iter().try_for_each(|(below, _)| note(client, directory, &asked, below))?;
     }
     let lines: Vec<Line> = told.into_iter().map(|(_, line)| line).collect();
     Ok(Ok(Found { head: Head { lines: lines.len() as u64, partial, ..head }, lines, all }))
