@@ -82,7 +82,7 @@ fn ask(client: &mut Client, directory: &Path, freshness: Freshness) -> (Head, [i
 }
 
 /// How many directories it read to catch up, and how many there were, as it says.
-fn read_of(said: &str) -> (u64, u64) {
+pub(crate) fn read_of(said: &str) -> (u64, u64) {
     let line = said.lines().find(|line| line.contains("directories harvested")).unwrap_or_else(|| panic!("{said}"));
     let mut numbers = line.split(' ').filter_map(|word| word.parse().ok());
     (numbers.next().expect("a number"), numbers.next().expect("a number"))

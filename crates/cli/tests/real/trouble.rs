@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    io::Write,
+    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Command, Output},
     thread,
@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    catch_up::read_of,
     image::{Fs, Image},
     run::{finish, output, root_test, run, text},
     serving::Serving,
@@ -275,5 +276,60 @@ fn a_full_disk_under_the_store() {
     equal(&serving, &image.root());
     let said = serving.end();
     assert!(!said.contains("harvested anew"), "{said}");
+    drop(memory);
+}
+
+/// Lines that a server tells, up to one with this text; those that follow are to be heard by somebody.
+fn told_up_to(from: &mut impl BufRead, wanted: &str) -> String {
+    let mut said = String::new();
+    while !said.contains(wanted) {
+        assert!(from.read_line(&mut said).expect("it says something") > 0, "{said}");
+    }
+    said
+}
+
+/// It can't grow when a server is started again, which finds what has changed: that is told, and what is asked for is answered or walked. When
+/// there is room the same server writes it.
+#[test]
+fn a_full_disk_under_the_store_of_a_server_that_is_started_again() {
+    root_test!();
+    let image = Image::new(Fs::Ext4, 512 << 20);
+    let memory = Memory::new(image.beside("stores"), "64m");
+    for name in ["a", "a/b", "c"] {
+        fs::create_dir(image.root().join(name)).expect("a directory");
+        fs::write(image.root().join(name).join("f"), vec![1; 10_000]).expect("a file");
+    }
+    let serving = Serving::start(&image);
+    equal(&serving, &image.root());
+    serving.end();
+    let filler = memory.fill();
+    let name = "n".repeat(200);
+    for number in 0..2000 {
+        fs::create_dir(image.root().join(format!("a/{name}{number}"))).expect("a directory");
+    }
+    let mut serving = Serving::start(&image);
+    let mut heard = BufReader::new(serving.running.stderr.take().expect("it is piped"));
+    let said = told_up_to(&mut heard, "stored");
+    assert!(said.contains("what has changed isn't stored yet: cannot write the store"), "{said}");
+    for below in ["", "a", "a/b", "c"] {
+        let asked = finish(&mut serving.du(&["-sb"], &image.root().join(below)), 0);
+        let shown = output(Command::new("du").arg("-sb").arg(image.root().join(below)));
+        assert_eq!(text(&asked.stdout), text(&shown), "{below:?}");
+    }
+    fs::remove_file(filler).expect("it goes");
+    while !text(&finish(&mut serving.du(&["-sb", "-v"], &image.root()), 0).stderr).contains("from the server") {
+        thread::sleep(Duration::from_millis(20));
+    }
+    fs::write(image.root().join("c/after"), vec![1; 5000]).expect("a file");
+    for below in ["", "a", "a/b", "c"] {
+        equal(&serving, &image.root().join(below));
+    }
+    serving.end();
+    // It is written: next to nothing is read for the next one.
+    let serving = Serving::start(&image);
+    equal(&serving, &image.root());
+    let said = serving.end();
+    let (read, known) = read_of(&said);
+    assert!(known > 2000 && read < 100 && !said.contains("harvested anew"), "{said}");
     drop(memory);
 }

@@ -91,7 +91,7 @@ impl Served {
 
     /// Finds out what has changed while nobody tracked it, and harvests that. Until then who asks for what is stored gets that,
     /// and all others wait. `done` is told before they are answered, and what was found is made durable while they are. An error when it
-    /// can't be written.
+    /// can't be written. Of either [`goes_on_after`](Shared::goes_on_after) says what follows.
     pub fn catch_up(&self, done: impl FnOnce(&Tracked, Result<(), SummaryError>)) -> Result<(), SummaryError> {
         self.shared.catch_up(done)
     }

@@ -19,6 +19,7 @@ use crate::{
     clock::Clock,
     identity::NodeId,
     reading::Directories,
+    store::StoreError,
     summaries::{Answer, Asking, Freshness, Seen, Staying, Summaries, SummaryError, Tended, Viewer, Written},
     tracker::Tracker,
 };
@@ -50,6 +51,8 @@ pub struct Shared<D, T> {
     going: Arc<AllGoing>,
     /// All was read once: until then whatever is counted is a part. Told by what is behind the lock.
     is_counted: Arc<AtomicBool>,
+    /// So it was at the beginning.
+    was_counted: bool,
     /// It is known what has changed while nobody tracked it.
     is_ready: Mutex<bool>,
     ready: Condvar,
@@ -93,6 +96,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         tracked.leave_large(ENTRIES_MAX);
         tracked.leave_searches();
         let is_counted = Arc::clone(tracked.is_counted());
+        let was_counted = is_counted.load(Ordering::Acquire);
         Self {
             directories: tracked.directories().clone(),
             clock: Arc::clone(tracked.clock()),
@@ -103,6 +107,7 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
             nobody_waits: Condvar::new(),
             going: Arc::default(),
             is_counted,
+            was_counted,
             is_ready: Mutex::new(false),
             ready: Condvar::new(),
         }
@@ -309,14 +314,27 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
     }
 
     /// Finds out what has changed while nobody tracked it, and harvests that. `done` is told before anybody is answered; what was found is made
-    /// durable while others are. An error when it can't be written.
+    /// durable while others are. An error when it can't be written. Of either [`goes_on_after`](Self::goes_on_after) says what follows.
     pub fn catch_up(&self, done: impl FnOnce(&Summaries<D, T>, Result<(), SummaryError>)) -> Result<(), SummaryError> {
         let caught_up = self.try_catch_up();
         let is_known = caught_up.is_ok();
+        if caught_up.as_ref().is_err_and(|error| self.goes_on_after(error)) {
+            self.alone().note_behind_a_failure();
+        }
         done(&self.shared(), caught_up);
         *lock(&self.is_ready) = true;
         self.ready.notify_all();
         if is_known { self.commit_synced() } else { Ok(()) }
+    }
+
+    /// Whether that is no end where [`catch_up`](Self::catch_up) has failed with it: it is the store alone, which held all that there was at
+    /// some time. It is opened again by who asks or harvests next, as after any other failure of the store, and what has changed since is
+    /// found out then. Without such a store all would be read again and again.
+    pub fn goes_on_after(&self, error: &SummaryError) -> bool {
+        // One that can be read and holds what can't be isn't opened again.
+        let is_opened_again =
+            matches!(error, SummaryError::Store(StoreError::Database { .. } | StoreError::Waiting { .. }));
+        self.was_counted && is_opened_again
     }
 
     fn try_catch_up(&self) -> Result<(), SummaryError> {

@@ -128,6 +128,16 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         self.is_noting = true;
     }
 
+    /// The same where the store has failed before that was found: it is when it is open again, as after any other failure.
+    pub(crate) fn note_behind_a_failure(&mut self) {
+        self.is_noting = true;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_noting(&self) -> bool {
+        self.is_noting
+    }
+
     /// Some of what may have been closed since it was read is read once more: else what is noted would be root's.
     fn make_sure(&mut self) -> Result<(), SummaryError> {
         let mut unsure = self.ledger.nodes.unsure_below(self.root);

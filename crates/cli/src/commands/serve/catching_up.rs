@@ -136,9 +136,14 @@ fn catch_up(served: &Served, warden: &Warden) -> Result<(), SummaryError> {
     });
     // What it took to write goes as well.
     warden.rest();
-    caught_up?;
-    written?;
-    tracing::info!("{path}: what was harvested is stored");
+    match caught_up.and(written) {
+        Ok(()) => tracing::info!("{path}: what was harvested is stored"),
+        Err(error) if served.summaries().goes_on_after(&error) => {
+            let why = message::of_error(&error);
+            tracing::error!("{path}: what has changed isn't stored yet: {why}; the store is opened again by itself");
+        }
+        Err(error) => return Err(error),
+    }
     Ok(())
 }
 

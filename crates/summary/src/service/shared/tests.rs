@@ -1,6 +1,6 @@
 //! For what questions wait: those of who doesn't see all for what that one sees and no more, and none for the disk of the store.
 
-use std::{collections::BTreeSet, io, ops::RangeInclusive, sync::Condvar};
+use std::{collections::BTreeSet, io, ops::RangeInclusive, path::Path, sync::Condvar};
 
 use onesweep_sys::fanotify::Happened;
 use redb::{StorageBackend, backends::InMemoryBackend};
@@ -373,4 +373,140 @@ fn who_asks_is_answered_before_what_is_known_is_durable() {
         assert!(answer.expect("it waits for the store").expect("an answer").is_exact && !is_stored);
         catching_up.join().expect("it ends").expect("it is written");
     });
+}
+
+/// A disk with a store on it, which may be full.
+#[derive(Debug, Default)]
+struct Disk {
+    memory: InMemoryBackend,
+    is_full: Arc<AtomicBool>,
+}
+
+impl Disk {
+    /// With what that file holds.
+    fn with(path: &Path) -> Disk {
+        let (disk, bytes) = (Disk::default(), std::fs::read(path).expect("a store"));
+        disk.memory.set_len(bytes.len() as u64).expect("room");
+        disk.memory.write(0, &bytes).expect("room");
+        disk
+    }
+
+    fn room(&self) -> io::Result<()> {
+        if self.is_full.load(Ordering::Relaxed) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        self.memory.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.memory.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.room()?;
+        self.memory.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.memory.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.room()?;
+        self.memory.write(offset, data)
+    }
+}
+
+/// What is begun again with a store whose disk is full by then; the store is the file again when it has failed.
+fn begun_on_a_full_disk(homes: &Arc<Homes>, path: &Path) -> Shared<Arc<Homes>, Told> {
+    let disk = Disk::with(path);
+    let is_full = Arc::clone(&disk.is_full);
+    let store = Store::with_backend(disk, path.to_str().expect("a text")).expect("a store");
+    let tracked = Summaries::open(store, (Arc::clone(homes), Told(Arc::clone(homes))), id(ROOT), b"homes");
+    is_full.store(true, Ordering::Relaxed);
+    Shared::new(tracked.expect("summaries"))
+}
+
+fn is_failed<T>(ended: &Result<T, SummaryError>) -> bool {
+    matches!(ended, Err(SummaryError::Store(StoreError::Database { .. })))
+}
+
+/// What was stored before is there. So it is no end, as it is none while a server runs.
+#[test]
+fn what_a_later_start_cannot_write_is_written_when_there_is_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store");
+    let homes = Arc::<Homes>::default();
+    let open = || {
+        let (store, told) = (Store::open(&path).expect("a store"), Told(Arc::clone(&homes)));
+        Shared::new(Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries"))
+    };
+    let shared = open();
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
+    assert!(shared.close(true).expect("all is stored"));
+    drop(shared);
+    let shared = begun_on_a_full_disk(&homes, &path);
+    let written = shared.catch_up(|_, done| done.expect("it is known"));
+    assert!(is_failed(&written) && shared.goes_on_after(&written.expect_err("it is full")));
+    assert!(shared.shared().is_broken() && shared.shared().is_noting());
+    // As by a background; there is room by now.
+    homes.take_read();
+    shared.commit().expect("it is opened again, and written");
+    assert!(shared.answer(id(ROOT), Freshness::Exact).expect("an answer").is_exact);
+    assert_eq!(homes.take_read(), [SHOWN.count(), HIDDEN.count()], "what wasn't durable is read once more");
+    assert!(shared.close(true).expect("all is stored"));
+    drop(shared);
+    assert!(open().is_counted());
+}
+
+/// Before it was found what has changed.
+#[test]
+fn a_store_that_fails_while_a_later_start_looks_what_has_changed_is_no_end() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, away) = (folder.path().join("store"), folder.path().join("away"));
+    let homes = Arc::<Homes>::default();
+    let open = || {
+        let (store, told) = (Store::open(&path).expect("a store"), Told(Arc::clone(&homes)));
+        Shared::new(Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries"))
+    };
+    let shared = open();
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
+    assert!(shared.close(true).expect("all is stored"));
+    drop(shared);
+    let shared = open();
+    std::fs::rename(&path, &away).expect("it moves");
+    std::fs::create_dir(&path).expect("a folder");
+    shared.shared().ledger().store().fail_once();
+    let mut goes_on = None;
+    shared
+        .catch_up(|_, done| goes_on = Some(is_failed(&done) && shared.goes_on_after(&done.expect_err("it fails"))))
+        .expect("nothing to write");
+    assert_eq!(goes_on, Some(true));
+    assert!(shared.is_ready() && shared.shared().is_noting());
+    std::fs::remove_dir(&path).expect("it goes");
+    std::fs::rename(&away, &path).expect("it moves");
+    // Who asks too soon is told to wait.
+    let answer = loop {
+        match shared.answer(id(ROOT), Freshness::Exact) {
+            Err(SummaryError::Store(StoreError::Waiting { .. })) => thread::sleep(LOOK_EVERY),
+            answer => break answer,
+        }
+    };
+    assert!(answer.expect("an answer").is_exact);
+}
+
+/// Nothing is durable then: it would be read again and again.
+#[test]
+fn a_first_harvest_that_cannot_be_written_is_the_end() {
+    let homes = Arc::<Homes>::default();
+    let (disk, told) = (Disk::default(), Told(Arc::clone(&homes)));
+    let is_full = Arc::clone(&disk.is_full);
+    let store = Store::with_backend(disk, "full").expect("a store");
+    let shared = Shared::new(Summaries::open(store, (homes, told), id(ROOT), b"homes").expect("summaries"));
+    is_full.store(true, Ordering::Relaxed);
+    let written = shared.catch_up(|_, done| done.expect("it is known"));
+    assert!(is_failed(&written) && !shared.goes_on_after(&written.expect_err("it is full")));
 }
