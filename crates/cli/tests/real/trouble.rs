@@ -42,10 +42,10 @@ fn equal(serving: &Serving, directory: &Path) {
 }
 
 /// Thaws it, whatever happens.
-struct Frozen<'a>(&'a Image);
+pub(crate) struct Frozen<'a>(&'a Image);
 
 impl<'a> Frozen<'a> {
-    fn new(image: &'a Image) -> Self {
+    pub(crate) fn new(image: &'a Image) -> Self {
         run(Command::new("fsfreeze").arg("--freeze").arg(image.root()));
         Self(image)
     }
@@ -280,7 +280,7 @@ fn a_full_disk_under_the_store() {
 }
 
 /// Lines that a server tells, up to one with this text; those that follow are to be heard by somebody.
-fn told_up_to(from: &mut impl BufRead, wanted: &str) -> String {
+pub(crate) fn told_up_to(from: &mut impl BufRead, wanted: &str) -> String {
     let mut said = String::new();
     while !said.contains(wanted) {
         assert!(from.read_line(&mut said).expect("it says something") > 0, "{said}");
