@@ -108,6 +108,15 @@ const READERS: usize = 32;
 /// The same where nobody tells what changes, and where no answer may come: dozens of those find room in the warden side by side.
 const READERS_OF_TIMED: usize = 8;
 
+/// What [`Directories::remounted`] has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remounted {
+    /// In these something was mounted or unmounted.
+    pub directories: Vec<NodeId>,
+    /// There may be others, and no means just now to find out. A later call tells of them.
+    pub is_partial: bool,
+}
+
 /// Where directories are read: a file system, or a tree that a test makes up.
 pub trait Directories: Sync {
     /// Reads a directory. Entries that vanish meanwhile are left out. One that can be looked at and not listed is no error.
@@ -202,8 +211,8 @@ pub trait Directories: Sync {
 
     /// Directories in which something was mounted or unmounted since the last call; at the first, those in which something is
     /// mounted.
-    fn remounted(&self) -> Vec<NodeId> {
-        Vec::new()
+    fn remounted(&self) -> Remounted {
+        Remounted::default()
     }
 
     /// True when [`remounted`](Self::remounted) now would find nothing.
@@ -317,7 +326,7 @@ impl<D: Directories + Send + ?Sized> Directories for Arc<D> {
         (**self).parent(directory)
     }
 
-    fn remounted(&self) -> Vec<NodeId> {
+    fn remounted(&self) -> Remounted {
         (**self).remounted()
     }
 

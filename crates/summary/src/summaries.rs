@@ -60,7 +60,7 @@ use crate::{
     moment::Moment,
     nodes::{Count, Slot},
     order::{Map, Set},
-    reading::Directories,
+    reading::{Directories, Remounted},
     record::Record,
     store::{Facts, SetAside, Store},
     tracker::{Change, Tracker},
@@ -128,6 +128,8 @@ pub struct Summaries<D, T> {
     unheard: Vec<Slot>,
     /// More may have changed than was told.
     is_behind: bool,
+    /// It is known where something was mounted or unmounted.
+    knows_mounts: bool,
     /// That is found out by who shares these: see [`leave_searches`](Self::leave_searches).
     leaves_searches: bool,
     /// It was found out for the harvest of all that is due by itself.
@@ -206,6 +208,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             is_counted,
             // Of a new one nothing is known that could have changed.
             is_behind: opened.is_known,
+            knows_mounts: true,
             heard: 0,
             unheard: Vec::new(),
             leaves_searches: false,
@@ -320,7 +323,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let (of_directories, of_inodes): (Vec<_>, Vec<_>) =
             drained.changes.iter().partition(|change| change.object.is_none());
         of_directories.into_iter().chain(of_inodes).try_for_each(|change| self.apply(change))?;
-        for id in self.directories.remounted() {
+        let Remounted { directories, is_partial } = self.directories.remounted();
+        self.knows_mounts = !is_partial;
+        for id in directories {
             if let Some(slot) = self.ledger.nodes.find(id) {
                 self.mark(slot)?;
             }

@@ -40,7 +40,7 @@ use crate::{
     mounts::Mounts,
     names::Names,
     preload::Preload,
-    reading::{Directories, LinkedName, OpenFile, Reading, Wanted, is_gone},
+    reading::{Directories, LinkedName, OpenFile, Reading, Remounted, Wanted, is_gone},
     record::Access,
     settling::Settings,
     survey::{self, Facts, Method, Tell, stamp_of_sum},
@@ -520,9 +520,9 @@ impl Directories for Volume {
         self.kind == Kind::Xfs
     }
 
-    fn remounted(&self) -> Vec<NodeId> {
-        let directories = self.mounts.changed_in(self.top());
-        directories.iter().filter_map(|fd| self.node_of(fd.as_fd()).ok()).collect()
+    fn remounted(&self) -> Remounted {
+        let (directories, is_partial) = self.mounts.changed_in(self.top(), |fd| self.node_of(fd));
+        Remounted { directories, is_partial }
     }
 
     fn is_mounted_alike(&self) -> bool {

@@ -55,7 +55,7 @@ pub struct Answer {
     /// When it was harvested itself, in seconds since 1970.
     pub harvested_at: i64,
     /// Nothing is known to have changed since; else files are written just now faster than they can be counted, or only what
-    /// is stored was asked for, or some are written and nobody tells of it.
+    /// is stored was asked for, or some are written and nobody tells of it, or it can't be found out just now where something is mounted.
     pub is_exact: bool,
     /// When files were looked for of which nobody tells what is written, in seconds since 1970: those that are mapped, written by
     /// `io_submit` or through a loop device, and those that are open where sizes follow at close. What was written so since may not be

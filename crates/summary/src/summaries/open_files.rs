@@ -89,7 +89,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         // Who wants all written has these looked at, and where sizes follow at close, the file system asked what has changed.
         let is_right =
             freshness == Freshness::Synced || !(self.has_closed_alone() || self.has_mapped_below(slot, seen)?);
-        let is_exact = is_right && self.directories.changes_are_told();
+        let is_exact = is_right && self.knows_mounts && self.directories.changes_are_told();
         // A mapping may have been made since the last look.
         let checked_at = (!is_exact || freshness != Freshness::Synced).then_some(self.looked.at);
         let age = checked_at.filter(|_| !is_exact).map_or(0, |at| (self.time() - at).max(0));

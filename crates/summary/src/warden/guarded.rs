@@ -35,7 +35,7 @@ use crate::{
     custom::declare::Declared,
     file_system::FileSystem,
     identity::{Family, NodeId},
-    reading::{Directories, LinkedName, OpenFile, Reading, Wanted},
+    reading::{Directories, LinkedName, OpenFile, Reading, Remounted, Wanted},
     service::{
         http::tokens::Tokens,
         protocol::{Name, Refusal},
@@ -540,13 +540,17 @@ impl Directories for Guarded {
         self.asked(Ask::Parent(directory), |from| all(from, id)?.pop())
     }
 
-    fn remounted(&self) -> Vec<NodeId> {
+    fn remounted(&self) -> Remounted {
         let mut knows = self.knows_mounts();
         if *knows {
-            return Vec::new();
+            return Remounted::default();
         }
-        *knows = true;
-        self.asked(Ask::Remounted, |from| all(from, id)).unwrap_or_default()
+        let take =
+            |from: &mut Reader<'_>| Some(Remounted { directories: all(from, id)?, is_partial: from.unsigned()? == 1 });
+        let told = self.asked(Ask::Remounted, take);
+        let told = told.unwrap_or_else(|_| Remounted { is_partial: true, ..Remounted::default() });
+        *knows = !told.is_partial;
+        told
     }
 
     fn is_mounted_alike(&self) -> bool {
@@ -583,6 +587,10 @@ impl Directories for Guarded {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        code::Writer,
+        warden::wire::{put_all, put_error, put_id},
+    };
 
     #[test]
     fn what_does_not_answer_leaves_room_for_others() {
@@ -592,5 +600,65 @@ mod tests {
         assert!(warden.seat_of_timed().is_err());
         seats.pop();
         assert!(warden.seat_of_timed().is_ok());
+    }
+
+    /// A warden that answers one request after the other with these, on whatever connection.
+    fn warden_of(replies: Vec<Vec<u8>>) -> Arc<Warden> {
+        let (control, its) = UnixStream::pair().expect("a pair");
+        thread::spawn(move || {
+            let mut replies = replies.into_iter();
+            while let Ok((1, Some(connection))) = peer::receive_with_file(its.as_fd(), &mut [0]) {
+                let connection = UnixStream::from(connection);
+                while let Ok(Some(_)) = receive(&connection, REPLY_BYTES_MAX) {
+                    let Some(reply) = replies.next() else { return };
+                    send(&connection, &reply, None).expect("it is heard");
+                }
+            }
+        });
+        Warden::new(control, |error| panic!("{error}"))
+    }
+
+    fn guarded(warden: Arc<Warden>) -> Guarded {
+        let root = NodeId { subvolume: 0, ino: 2, generation: 0 };
+        Guarded {
+            warden,
+            number: 1,
+            top: std::fs::File::open("/").expect("a directory").into(),
+            family: Some(Family::Short),
+            facts: VolumeFacts { root, mount: None, dev: 0, is_btrfs: false },
+            method: None,
+            settling_seconds: 0,
+            moves_change_times: false,
+            sizes: SizesFollow::Write,
+            has_silent_overlays: AtomicBool::new(false),
+            identity: Vec::new(),
+            identity_before: None,
+            declared: None,
+            watch: MountWatch::new().expect("a watch"),
+            knows_mounts: Mutex::new(false),
+            access_lists: AccessLists::default(),
+        }
+    }
+
+    /// The kernel tells the daemon and the warden once each that something is mounted.
+    #[test]
+    fn mounts_that_could_not_be_told_are_asked_for_again() {
+        let mounted = NodeId { subvolume: 0, ino: 12, generation: 3 };
+        let told = |directories: &[NodeId], is_partial: bool| {
+            let mut out = Writer::default();
+            out.unsigned(DONE);
+            put_all(&mut out, directories, |out, &id| put_id(out, id));
+            out.unsigned(is_partial.into());
+            out.0
+        };
+        let mut failed = Writer::default();
+        failed.unsigned(FAILED);
+        put_error(&mut failed, &io::ErrorKind::TimedOut.into());
+        let guarded = guarded(warden_of(vec![failed.0, told(&[], true), told(&[mounted], false)]));
+        for _ in 0..2 {
+            assert_eq!(guarded.remounted(), Remounted { directories: vec![], is_partial: true });
+            assert!(!guarded.is_mounted_alike());
+        }
+        assert_eq!(guarded.remounted(), Remounted { directories: vec![mounted], is_partial: false });
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     custom::declare::Declared,
     file_system::FileSystem,
     identity::NodeId,
-    reading::{Directories, Wanted},
+    reading::{Directories, Remounted, Wanted},
     service::{
         http::tokens::Tokens,
         protocol::{Name, Refusal},
@@ -438,7 +438,13 @@ impl Kept {
                 plain(|_| {})
             }
             Ask::Parent(id) => put_ids(vec![volume.parent(id)?]),
-            Ask::Remounted => put_ids(volume.remounted()),
+            Ask::Remounted => {
+                let Remounted { directories, is_partial } = volume.remounted();
+                plain(|out| {
+                    put_all(out, &directories, |out, &id| put_id(out, id));
+                    out.unsigned(is_partial.into());
+                })
+            }
             Ask::Generation => {
                 let generation = volume.generation()?;
                 plain(|out| out.unsigned(generation))

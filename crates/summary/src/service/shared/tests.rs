@@ -8,7 +8,7 @@ use redb::{StorageBackend, backends::InMemoryBackend};
 use super::*;
 use crate::{
     access::Asker,
-    reading::{LinkedName, Reading},
+    reading::{LinkedName, Reading, Remounted},
     record::{Access, Record},
     store::Store,
     tracker::{Change, Drained},
@@ -35,6 +35,8 @@ struct Homes {
     told: Mutex<Vec<Change>>,
     /// Nothing can be heard of what changes.
     is_silent: AtomicBool,
+    /// What it tells of mounts next.
+    remounted: Mutex<Remounted>,
 }
 
 impl Homes {
@@ -82,6 +84,11 @@ impl Directories for Homes {
 
     fn parent(&self, directory: NodeId) -> io::Result<NodeId> {
         Ok(id(if HIDDEN.contains(&directory.ino) { CLOSED } else { ROOT }))
+    }
+
+    fn remounted(&self) -> Remounted {
+        let mut remounted = lock(&self.remounted);
+        if remounted.is_partial { remounted.clone() } else { std::mem::take(&mut *remounted) }
     }
 }
 
@@ -509,4 +516,20 @@ fn a_first_harvest_that_cannot_be_written_is_the_end() {
     is_full.store(true, Ordering::Relaxed);
     let written = shared.catch_up(|_, done| done.expect("it is known"));
     assert!(is_failed(&written) && !shared.goes_on_after(&written.expect_err("it is full")));
+}
+
+/// Where something is mounted couldn't be looked up for the first question.
+#[test]
+fn no_answer_is_exact_while_it_is_not_known_what_is_mounted() {
+    let homes = Arc::<Homes>::default();
+    let (store, told) = (Store::in_memory().expect("a store"), Told(Arc::clone(&homes)));
+    let tracked = Summaries::open(store, (Arc::clone(&homes), told), id(ROOT), b"homes").expect("summaries");
+    let shared = Shared::new(tracked);
+    shared.catch_up(|_, done| done.expect("it is known")).expect("it is written");
+    homes.take_read();
+    *lock(&homes.remounted) = Remounted { is_partial: true, ..Remounted::default() };
+    assert!(!shared.answer(id(ROOT), Freshness::Exact).expect("an answer").is_exact);
+    *lock(&homes.remounted) = Remounted { directories: vec![id(*SHOWN.start())], is_partial: false };
+    assert!(shared.answer(id(ROOT), Freshness::Exact).expect("an answer").is_exact);
+    assert_eq!(homes.take_read(), [1, 0]);
 }
