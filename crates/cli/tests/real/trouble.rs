@@ -4,6 +4,7 @@ use std::{
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader, Write},
+    os::unix::fs::{MetadataExt, chown, symlink},
     path::{Path, PathBuf},
     process::{Command, Output},
     thread,
@@ -13,7 +14,7 @@ use std::{
 use crate::{
     catch_up::read_of,
     image::{Fs, Image},
-    run::{finish, output, root_test, run, text},
+    run::{finish, output, root_test, run, text, wait_until},
     serving::Serving,
     tree::sync,
 };
@@ -122,6 +123,49 @@ fn a_file_system_that_is_frozen_with_the_store_on_it() {
         equal(&serving, &image.root().join("c"));
         serving.end();
     }
+}
+
+/// The store of one of two lies where nothing can be written: what is harvested by itself of the other goes on.
+#[test]
+fn one_that_holds_still_keeps_no_other_from_its_time() {
+    root_test!();
+    let (one, other, holds) =
+        (Image::new(Fs::Ext4, 128 << 20), Image::new(Fs::Ext4, 128 << 20), Image::new(Fs::Ext4, 128 << 20));
+    for image in [&one, &other] {
+        fs::create_dir(image.root().join("c")).expect("a directory");
+        fs::write(image.root().join("c/f"), vec![1; 10_000]).expect("a file");
+        sync(&image.root());
+    }
+    let stores = one.beside("stores");
+    Serving::start_keeping(&[&one], &stores, &[]).end();
+    let [store] =
+        &fs::read_dir(&stores).expect("stores").map(|entry| entry.expect("one").path()).collect::<Vec<_>>()[..]
+    else {
+        panic!("there is one")
+    };
+    let (facts, moved) = (store.metadata().expect("its facts"), holds.root().join("store"));
+    fs::copy(store, &moved).expect("a copy");
+    chown(&moved, Some(facts.uid()), Some(facts.gid())).expect("its owner");
+    fs::remove_file(store).expect("it goes");
+    symlink(&moved, store).expect("a link");
+    let serving = Serving::start_keeping(&[&one, &other], &stores, &["--harvest-after", "1s"]);
+    equal(&serving, &one.root());
+    equal(&serving, &other.root());
+    {
+        let _frozen = Frozen::new(&holds);
+        fs::write(one.root().join("c/before"), vec![1; 5000]).expect("a file");
+        wait_until("it holds still", || waits_to_write(&serving));
+        for number in 0..3 {
+            fs::write(other.root().join(format!("c/f{number}")), vec![1; 7000]).expect("a file");
+            let counted = text(&output(Command::new("du").arg("-sb").arg(other.root())));
+            wait_until("it is harvested by itself", || {
+                text(&finish(&mut serving.du(&["-sb", "--cached"], &other.root()), 0).stdout) == counted
+            });
+        }
+        assert!(waits_to_write(&serving), "it was harvested behind that");
+        equal(&serving, &one.root());
+    }
+    serving.end();
 }
 
 fn is_told(out: &Output) -> bool {

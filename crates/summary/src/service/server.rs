@@ -107,6 +107,13 @@ impl Served {
         self.shared.close(self.volume.changes_are_told())
     }
 
+    /// Looks at the files that are open or mapped for writing. Nobody waits meanwhile.
+    pub fn check_open_files(&self) -> Result<(), Box<dyn std::error::Error>> {
+        let began = seconds();
+        let files = self.volume.open_for_writing()?;
+        Ok(self.shared.alone().take_open_files(began, &files)?)
+    }
+
     /// Where it is read.
     pub fn file_system(&self) -> &Arc<dyn FileSystem> {
         &self.volume
@@ -137,22 +144,6 @@ impl Server {
     /// From now on these users get whole totals, but for connections that they have already.
     pub fn set_full_totals(&self, full_totals: Vec<u32>) {
         *self.full_totals.write().unwrap_or_else(PoisonError::into_inner) = full_totals;
-    }
-
-    /// Looks at the files that are open or mapped for writing, of each file system that is known. Nobody waits meanwhile. `failed` is told what can't be looked at.
-    pub fn check_open_files(&self, mut failed: impl FnMut(&Served, &dyn std::error::Error)) {
-        let is_due = |served: &&Arc<Served>| served.shared.is_ready() && served.volume.changes_are_told();
-        for served in self.volumes().iter().filter(is_due) {
-            let began = seconds();
-            match served.volume.open_for_writing() {
-                Ok(files) => {
-                    if let Err(error) = served.shared.alone().take_open_files(began, &files) {
-                        failed(served, &error);
-                    }
-                }
-                Err(error) => failed(served, &error),
-            }
-        }
     }
 
     /// Answers the questions of one connection until it ends.

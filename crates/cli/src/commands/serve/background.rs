@@ -1,14 +1,14 @@
 //! What is done without being asked for: harvests in portions, behind everybody else's reads, and making durable.
 
 use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
+    mem,
+    path::Path,
     sync::{
         Arc, Weak,
         atomic::{AtomicI64, AtomicU32, Ordering},
-        mpsc::{Receiver, RecvTimeoutError},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -24,7 +24,11 @@ use onesweep_summary::{
 };
 use onesweep_sys::priority;
 
-use crate::{args::ServeSettings, message};
+use super::{
+    catching_up::{self, Heads},
+    turns::Turns,
+};
+use crate::{args::ServeSettings, message, report::Failure};
 
 /// So often it looks after what is due.
 const TEND_EVERY: Duration = Duration::from_secs(1);
@@ -72,9 +76,9 @@ impl Schedule {
     }
 }
 
-/// What was told last of each file system: what goes on isn't told every second.
+/// What was told last: what goes on isn't told every second.
 #[derive(Default)]
-struct Complaints(HashMap<PathBuf, (String, Instant)>);
+struct Complaints(Option<(String, Instant)>);
 
 impl Complaints {
     fn tell(&mut self, path: &Path, error: &SummaryError) {
@@ -82,10 +86,15 @@ impl Complaints {
         let is_told = |(told, at): &(String, Instant)| *told == text && at.elapsed() < COMPLAIN_EVERY;
         // That it is waited for follows what went wrong.
         let is_waiting = matches!(error, SummaryError::Store(StoreError::Waiting { .. }));
-        if !is_waiting && !self.0.get(path).is_some_and(is_told) {
+        if !is_waiting && !self.0.as_ref().is_some_and(is_told) {
             tracing::error!("{}: {text}", message::path_text(path));
-            self.0.insert(path.to_owned(), (text, Instant::now()));
+            self.0 = Some((text, Instant::now()));
         }
+    }
+
+    /// It goes on.
+    fn forget(&mut self) {
+        self.0 = None;
     }
 }
 
@@ -119,24 +128,68 @@ impl Harvested {
     }
 }
 
-/// Goes on until the other end of `ended` is gone: of file systems of which changes are told.
-pub(super) fn run(server: &Server, schedule: &Schedule, warden: &Warden, ended: &Receiver<()>) {
-    let mut background = Background::new(schedule, warden);
-    let mut checked = Instant::now();
-    loop {
-        let volumes = server.volumes();
-        let are_told: Vec<_> = volumes.iter().filter(|served| served.file_system().changes_are_told()).collect();
-        let pause = background.tend(&are_told);
-        if checked.elapsed().as_secs() as i64 >= schedule.check_open_every.load(Ordering::Relaxed) {
-            checked = Instant::now();
-            server.check_open_files(|served, error| {
-                let (path, why) = (message::path_text(served.path()), message::of_error(&error));
-                tracing::error!("{path}: cannot look at files that are open for writing: {why}");
-            });
+/// A file system that is looked after by a thread of its own until this goes, or it isn't tracked any more: one whose disk holds still, or
+/// that doesn't answer, keeps no other waiting.
+pub(super) struct LookedAfter {
+    of: Weak<Served>,
+    _until: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl LookedAfter {
+    /// From now on. Those of which changes are told take `turns`; of the others each has its own budget.
+    pub(super) fn start(
+        of: &Arc<Served>,
+        (server, warden): (&Arc<Server>, &Arc<Warden>),
+        (schedule, turns): (&Arc<Schedule>, &Arc<Turns>),
+    ) -> Result<LookedAfter, Failure> {
+        let are_told = of.file_system().changes_are_told();
+        let turns = if are_told { Arc::clone(turns) } else { Arc::default() };
+        let (until, ended) = mpsc::channel();
+        let (server, schedule, warden) = (Arc::clone(server), Arc::clone(schedule), Arc::clone(warden));
+        let (of, its) = (Arc::downgrade(of), Arc::downgrade(of));
+        let thread = thread::Builder::new()
+            .name(if are_told { "background" } else { "timed" }.into())
+            .spawn(move || run(&its, (&server, &warden), (&schedule, &turns), &ended))
+            .map_err(|error| Failure::told(format!("cannot start a thread: {error}")))?;
+        Ok(LookedAfter { of, _until: until, thread })
+    }
+
+    /// Whether it was this one's.
+    pub(super) fn is_of(&self, served: &Arc<Served>) -> bool {
+        std::ptr::eq(self.of.as_ptr(), Arc::as_ptr(served))
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// The thread ends as soon as it has ended what it does now.
+    pub(super) fn end(self) -> JoinHandle<()> {
+        self.thread
+    }
+}
+
+/// Goes on until the other end of `ended` is gone, or the file system.
+fn run(
+    of: &Weak<Served>,
+    (server, warden): (&Server, &Warden),
+    (schedule, turns): (&Schedule, &Turns),
+    ended: &Receiver<()>,
+) {
+    let Some(heads) = of.upgrade().map(|served| catching_up::heads(&served)) else { return };
+    let mut background = Background::new((schedule, warden), (turns, heads));
+    while let Some(served) = of.upgrade() {
+        if !server.volumes().iter().any(|other| Arc::ptr_eq(other, &served)) {
+            return;
         }
-        background.commit(&are_told);
+        let pause = background.tend(&served);
+        if served.file_system().changes_are_told() {
+            background.check_open_files(&served);
+        }
+        background.commit(&served);
         // One that is let go meanwhile is held by nobody.
-        drop(volumes);
+        drop(served);
         match ended.recv_timeout(pause) {
             Err(RecvTimeoutError::Timeout) => {}
             _ => return,
@@ -144,126 +197,119 @@ pub(super) fn run(server: &Server, schedule: &Schedule, warden: &Warden, ended: 
     }
 }
 
-/// The same of one of the others, for as long as it is tracked: each by itself, for one that doesn't answer keeps this waiting.
-pub(super) fn run_timed(of: &Weak<Served>, server: &Server, schedule: &Schedule, warden: &Warden) {
-    let mut background = Background::new(schedule, warden);
-    while let Some(served) = of.upgrade() {
-        if !server.volumes().iter().any(|other| Arc::ptr_eq(other, &served)) {
-            return;
-        }
-        let pause = background.tend(&[&served]);
-        background.commit(&[&served]);
-        drop(served);
-        thread::sleep(pause);
-    }
-}
-
-/// What is harvested and made durable, and what was told of it.
+/// What is harvested of it and made durable, and what was told of it.
 struct Background<'a> {
     schedule: &'a Schedule,
     warden: &'a Warden,
+    turns: &'a Turns,
+    heads: Heads,
+    /// Since when it has waited for its turn.
+    waits_since: Option<Instant>,
+    checked: Instant,
     committed: Instant,
-    read_of: HashMap<PathBuf, u64>,
-    losses_of: HashMap<PathBuf, u64>,
-    harvested_of: HashMap<PathBuf, Harvested>,
+    /// Directories that were read since all that had changed was.
+    read: u64,
+    losses: u64,
+    harvested: Option<Harvested>,
     complaints: Complaints,
-    /// Until then nothing is read: what was read last has used it up.
-    rests_until: Instant,
 }
 
 impl<'a> Background<'a> {
-    fn new(schedule: &'a Schedule, warden: &'a Warden) -> Self {
+    fn new((schedule, warden): (&'a Schedule, &'a Warden), (turns, heads): (&'a Turns, Heads)) -> Self {
         // Where that can't be had it waits for nobody but those who ask.
         let _ = priority::set_idle_io();
-        let (committed, rests_until) = (Instant::now(), Instant::now());
+        let now = Instant::now();
         Self {
             schedule,
             warden,
-            committed,
-            read_of: HashMap::new(),
-            losses_of: HashMap::new(),
-            harvested_of: HashMap::new(),
+            turns,
+            heads,
+            waits_since: None,
+            checked: now,
+            committed: now,
+            read: 0,
+            losses: 0,
+            harvested: None,
             complaints: Complaints::default(),
-            rests_until,
         }
     }
 
-    /// One portion of what is due of each of these that is known; how long to wait after it.
-    fn tend(&mut self, volumes: &[&Arc<Served>]) -> Duration {
-        // One directory can have so many entries that it takes long. All else goes on.
-        let left = self.rests_until.saturating_duration_since(Instant::now());
-        if !left.is_zero() {
-            return left.min(TEND_EVERY);
-        }
-        let Self { schedule, warden, read_of, losses_of, harvested_of, complaints, .. } = self;
-        let budget = Budget { directories: schedule.budget.load(Ordering::Relaxed) };
-        let timeout = schedule.harvest_after.load(Ordering::Relaxed);
-        let mut pause: Option<Duration> = None;
-        // What is caught up with is harvested and committed by who does that, and may take hours.
-        for served in volumes.iter().filter(|served| served.summaries().is_ready()) {
-            let tended = served.summaries().tend(timeout, budget).map(|(tended, wait)| {
-                if tended != Tended::Nothing {
-                    pause = Some(pause.unwrap_or_default() + wait);
-                }
-                tended
-            });
-            let path = served.path();
-            let so_far: &mut u64 = read_of.entry(path.to_owned()).or_default();
-            let (losses, readings) = {
-                let tracked = served.summaries().shared();
-                (tracked.losses(), tracked.readings())
-            };
-            let harvested = harvested_of.entry(path.to_owned()).or_insert(Harvested::so_far(readings));
-            if harvested.is_over(readings, matches!(tended, Ok(Tended::All(_)))) {
-                tracing::debug!("{}: memory is given back that a harvest has taken", message::path_text(path));
-                warden.rest();
-            }
-            if losses > losses_of.insert(path.to_owned(), losses).unwrap_or_default() {
-                let path = message::path_text(path);
-                tracing::warn!("{path}: more happened than could be told; it is found out what has changed");
-            }
-            if served.summaries().shared().has_turned_away() {
-                let path = message::path_text(path);
-                tracing::warn!(
-                    "{path}: more directories are asked for than growth is noted of (10,000, each asked for within a week); of others none is told"
-                );
-            }
-            if let Some(set_aside) = served.summaries().shared().take_set_aside() {
-                tracing::warn!("{set_aside}");
-            }
-            match tended {
-                Ok(Tended::Nothing) => {}
-                Ok(Tended::Some(read)) => {
-                    *so_far += read;
-                    tracing::debug!("{}: {read} directories harvested in the background", message::path_text(path));
-                }
-                Ok(Tended::All(read)) => {
-                    let all = std::mem::take(so_far) + read;
-                    let path = message::path_text(path);
-                    tracing::info!("{path}: all that had changed was harvested in the background, {all} directories");
-                }
-                Err(ref error) => complaints.tell(path, error),
-            }
-            if tended.is_ok() {
-                complaints.0.remove(path);
-            }
-        }
-        let pause = pause.unwrap_or(TEND_EVERY);
-        self.rests_until = Instant::now() + pause;
-        pause.min(TEND_EVERY)
+    /// One portion of what is due; how long to wait after it.
+    fn tend(&mut self, served: &Served) -> Duration {
+        let now = Instant::now();
+        let since = *self.waits_since.get_or_insert(now);
+        let turn = match self.turns.take(&self.heads, (since, now)) {
+            Ok(turn) => turn,
+            // One directory can have so many entries that it takes long. All else goes on.
+            Err(wait) => return wait.min(TEND_EVERY),
+        };
+        self.waits_since = None;
+        let budget = Budget { directories: self.schedule.budget.load(Ordering::Relaxed) };
+        let tended = served.summaries().tend(self.schedule.harvest_after.load(Ordering::Relaxed), budget);
+        let rest = tended.as_ref().ok().filter(|(tended, _)| *tended != Tended::Nothing).map(|&(_, rest)| rest);
+        let away = turn.end(rest.unwrap_or_default(), Instant::now());
+        self.tell(served, tended.map(|(tended, _)| tended));
+        if rest.is_some() { away.min(TEND_EVERY) } else { TEND_EVERY }
     }
 
-    /// Makes durable what is known of these, when it is time.
-    fn commit(&mut self, volumes: &[&Arc<Served>]) {
+    /// What people are to hear of that.
+    fn tell(&mut self, served: &Served, tended: Result<Tended, SummaryError>) {
+        let path = message::path_text(served.path());
+        let (losses, readings, has_turned_away, set_aside) = {
+            let tracked = served.summaries().shared();
+            (tracked.losses(), tracked.readings(), tracked.has_turned_away(), tracked.take_set_aside())
+        };
+        let harvested = self.harvested.get_or_insert(Harvested::so_far(readings));
+        if harvested.is_over(readings, matches!(tended, Ok(Tended::All(_)))) {
+            tracing::debug!("{path}: memory is given back that a harvest has taken");
+            self.warden.rest();
+        }
+        if losses > mem::replace(&mut self.losses, losses) {
+            tracing::warn!("{path}: more happened than could be told; it is found out what has changed");
+        }
+        if has_turned_away {
+            tracing::warn!(
+                "{path}: more directories are asked for than growth is noted of (10,000, each asked for within a week); of others none is told"
+            );
+        }
+        if let Some(set_aside) = set_aside {
+            tracing::warn!("{set_aside}");
+        }
+        match tended {
+            Ok(Tended::Nothing) => {}
+            Ok(Tended::Some(read)) => {
+                self.read += read;
+                tracing::debug!("{path}: {read} directories harvested in the background");
+            }
+            Ok(Tended::All(read)) => {
+                let all = mem::take(&mut self.read) + read;
+                tracing::info!("{path}: all that had changed was harvested in the background, {all} directories");
+            }
+            Err(error) => return self.complaints.tell(served.path(), &error),
+        }
+        self.complaints.forget();
+    }
+
+    /// Looks at files that stay open or mapped for writing, when it is time.
+    fn check_open_files(&mut self, served: &Served) {
+        if (self.checked.elapsed().as_secs() as i64) < self.schedule.check_open_every.load(Ordering::Relaxed) {
+            return;
+        }
+        self.checked = Instant::now();
+        if let Err(error) = served.check_open_files() {
+            let (path, why) = (message::path_text(served.path()), message::of_error(&error));
+            tracing::error!("{path}: cannot look at files that are open for writing: {why}");
+        }
+    }
+
+    /// Makes durable what is known, when it is time.
+    fn commit(&mut self, served: &Served) {
         if self.committed.elapsed() < COMMIT_EVERY {
             return;
         }
         self.committed = Instant::now();
-        for served in volumes.iter().filter(|served| served.summaries().is_ready()) {
-            let committed = served.summaries().commit();
-            if let Err(error) = committed {
-                self.complaints.tell(served.path(), &error);
-            }
+        if let Err(error) = served.summaries().commit() {
+            self.complaints.tell(served.path(), &error);
         }
     }
 }

@@ -20,11 +20,11 @@ use super::{Event, spawn};
 use crate::{message, report::Failure};
 
 /// So many groups at a time: each of them has dozens of readers here and in the warden.
-const AT_A_TIME: usize = 8;
+pub(super) const AT_A_TIME: usize = 8;
 
 /// The disks whose heads move when a file system is read.
-#[derive(Debug)]
-enum Heads {
+#[derive(Clone, Debug)]
+pub(super) enum Heads {
     /// None where nothing seeks.
     These(Vec<u64>),
     /// It can't be told: that of any disk that seeks.
@@ -32,7 +32,7 @@ enum Heads {
 }
 
 impl Heads {
-    fn meet(&self, other: &Heads) -> bool {
+    pub(super) fn meet(&self, other: &Heads) -> bool {
         match (self, other) {
             (Heads::These(ours), Heads::These(theirs)) => ours.iter().any(|head| theirs.contains(head)),
             (Heads::Any, Heads::These(some)) | (Heads::These(some), Heads::Any) => !some.is_empty(),
@@ -90,7 +90,7 @@ fn tell_of(served: Arc<Served>, warden: &Warden, tell: &Sender<Event>) {
 }
 
 /// The disks whose heads move when it is read.
-fn heads(served: &Served) -> Heads {
+pub(super) fn heads(served: &Served) -> Heads {
     let top = served.file_system().top();
     let stack = Devices::of_system().map(|devices| devices.by_fd(top));
     // Each of its subvolumes has a number of no device, as what lies in memory has.

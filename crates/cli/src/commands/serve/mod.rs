@@ -7,7 +7,7 @@
 //! | [`moves`], [`mover`] | the process that moves files, where that is switched on, and its end here |
 //! | [`sockets`] | where it listens |
 //! | [`catching_up`] | what has changed while nobody tracked it |
-//! | [`background`] | what is harvested by itself |
+//! | [`background`], [`turns`] | what is harvested by itself, of each file system by a thread, and whose turn it is |
 //! | [`log`], [`ready`] | what people and systemd are told |
 
 mod background;
@@ -21,6 +21,7 @@ mod rights;
 mod settings;
 mod sockets;
 mod standstill;
+mod turns;
 
 use std::{
     fs,
@@ -29,10 +30,10 @@ use std::{
     net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         mpsc::{self, Receiver, Sender},
     },
-    thread,
+    thread::{self, JoinHandle},
 };
 
 use onesweep_summary::{
@@ -53,7 +54,13 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use self::{background::Schedule, catching_up::Done, moves::Mover, rights::Running};
+use self::{
+    background::{LookedAfter, Schedule},
+    catching_up::Done,
+    moves::Mover,
+    rights::Running,
+    turns::Turns,
+};
 use super::summaries;
 use crate::{
     args::{ServeArgs, ServeSettings},
@@ -143,7 +150,8 @@ pub(crate) fn run(args: ServeArgs) -> Result<u8, Failure> {
         is_reload_due: false,
         is_one_silent,
         is_asking_again: false,
-        background: None,
+        turns: Arc::default(),
+        looked_after: Vec::new(),
     };
     if is_one_silent {
         daemon.ask_again_later();
@@ -316,8 +324,9 @@ struct Daemon {
     is_one_silent: bool,
     /// and are asked again in a while.
     is_asking_again: bool,
-    /// Harvests by itself until this goes, and says when it has ended.
-    background: Option<(Sender<()>, thread::JoinHandle<()>)>,
+    /// Of which changes are told: what is harvested of them by itself, and when.
+    turns: Arc<Turns>,
+    looked_after: Vec<LookedAfter>,
 }
 
 impl Daemon {
@@ -346,11 +355,7 @@ impl Daemon {
         let are_told = of.file_system().changes_are_told();
         match ended {
             Err(error) => self.let_go_of_failed(&of, &error)?,
-            Ok(()) if !are_told => self.start_timed(&of)?,
-            Ok(()) => {}
-        }
-        if self.background.is_none() {
-            self.start_background()?;
+            Ok(()) => self.look_after(&of)?,
         }
         self.catching_up -= usize::from(are_told);
         if self.catching_up > 0 {
@@ -365,40 +370,38 @@ impl Daemon {
 
     fn end(self) {
         ready::stopping();
-        if let Some((going, thread)) = self.background {
-            drop(going);
-            let _ = thread.join();
-        }
-        // Nobody waits for a first harvest that is under way: what is in the store is whole at any moment.
-        for served in self.server.volumes().iter() {
-            if let Err(error) = served.close() {
-                let path = message::path_text(served.path());
-                tracing::error!("{path}: cannot end in good order: {}", message::of_error(&error));
+        let volumes = self.server.volumes();
+        let mut looked_after = self.looked_after;
+        let ending: Vec<Ending<'_>> = volumes
+            .iter()
+            .map(|served| {
+                let is_of = |one: &mut LookedAfter| one.is_of(served);
+                // Nobody waits for what may not answer.
+                let thread = looked_after.extract_if(.., is_of).next().map(LookedAfter::end);
+                (&**served, Mutex::new(thread.filter(|_| served.file_system().changes_are_told())))
+            })
+            .collect();
+        // One whose disk holds still is waited for, and keeps no other from its end.
+        thread::scope(|scope| {
+            for one in &ending {
+                let end = || end_in_good_order(one);
+                if thread::Builder::new().name("end".into()).spawn_scoped(scope, end).is_err() {
+                    end_in_good_order(one);
+                }
             }
-        }
+        });
         if !self.running.end() {
             // It does so as the first it does, unless it has no time for anything.
             let _ = fs::remove_file(self.settings.socket());
         }
     }
 
-    fn start_background(&mut self) -> Result<(), Failure> {
-        let (going, ended) = mpsc::channel();
-        let (server, schedule) = (Arc::clone(&self.server), Arc::clone(&self.schedule));
-        let warden = Arc::clone(&self.running.warden);
-        let thread = thread::Builder::new()
-            .name("background".into())
-            .spawn(move || background::run(&server, &schedule, &warden, &ended))
-            .map_err(|error| Failure::told(format!("cannot start a thread: {error}")))?;
-        self.background = Some((going, thread));
+    /// Harvests of it by itself from now on.
+    fn look_after(&mut self, of: &Arc<Served>) -> Result<(), Failure> {
+        self.looked_after.retain(|one| !one.has_ended());
+        let by = (&self.server, &self.running.warden);
+        self.looked_after.push(LookedAfter::start(of, by, (&self.schedule, &self.turns))?);
         Ok(())
-    }
-
-    /// A file system on another machine may not answer: it keeps no others waiting, and nobody waits for its end.
-    fn start_timed(&self, of: &Arc<Served>) -> Result<(), Failure> {
-        let (of, server, schedule) = (Arc::downgrade(of), Arc::clone(&self.server), Arc::clone(&self.schedule));
-        let warden = Arc::clone(&self.running.warden);
-        spawn("timed", move || background::run_timed(&of, &server, &schedule, &warden))
     }
 
     /// Finds out what has changed on these while nobody tracked them, and harvests that.
@@ -558,5 +561,20 @@ impl Daemon {
             self.server.set_volumes(kept);
             self.catch_up(added);
         }
+    }
+}
+
+/// A file system, and the thread that looks after it, where that is waited for.
+type Ending<'a> = (&'a Served, Mutex<Option<JoinHandle<()>>>);
+
+fn end_in_good_order((served, thread): &Ending<'_>) {
+    let thread = thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(thread) = thread {
+        let _ = thread.join();
+    }
+    // Nobody waits for a first harvest that is under way: what is in the store is whole at any moment.
+    if let Err(error) = served.close() {
+        let path = message::path_text(served.path());
+        tracing::error!("{path}: cannot end in good order: {}", message::of_error(&error));
     }
 }
