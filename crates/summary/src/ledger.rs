@@ -117,6 +117,9 @@ pub struct Ledger {
     /// Inodes of which names were found or have gone since it was put down what they add where: each is in many directories, which are
     /// read one after the other.
     uncharged: Set<LinkKey>,
+    /// Inodes that clean directories name more often than they have names: which of these has lost one is about to be told, and what would
+    /// be freed where goes by that.
+    crowded: Set<LinkKey>,
     /// Directories that came from elsewhere, or went: what inodes with several names below them add where isn't known yet.
     displaced: BTreeSet<Slot>,
     /// Of declared summaries, where there are any.
@@ -136,6 +139,7 @@ impl Ledger {
             found: SlotMap::default(),
             owed: SlotMap::default(),
             uncharged: Set::default(),
+            crowded: Set::default(),
             displaced: BTreeSet::new(),
             books: None,
         })
@@ -237,8 +241,7 @@ impl Ledger {
     }
 
     pub(crate) fn is_open(&self, linked: &Linked) -> bool {
-        let clean = linked.clean_places(|place| self.nodes.is_used(place) && !self.nodes.is_dirty(place));
-        clean < linked.links as usize
+        linked.clean_places(&self.nodes) < linked.links as usize
     }
 
     /// The directories that are known to name an inode.
@@ -265,7 +268,7 @@ impl Ledger {
     }
 
     /// The inodes of the store that may be open: see [`open_places`](Self::open_places).
-    pub(crate) fn all_open(&self) -> Result<Vec<LinkKey>, StoreError> {
+    pub(crate) fn all_open(&mut self) -> Result<Vec<LinkKey>, StoreError> {
         let mut keys = Vec::new();
         self.store.each_linked(|key| {
             keys.push(key);
@@ -273,8 +276,13 @@ impl Ledger {
         })?;
         let mut open = Vec::new();
         for key in keys {
-            if self.open_places(key)?.is_some() {
+            let Some(linked) = self.linked(key)? else { continue };
+            if self.is_open(&linked) {
                 open.push(key);
+            }
+            // Which directories had changed by then isn't stored.
+            if linked.has_lost_names() {
+                self.crowded.insert(key);
             }
         }
         Ok(open)
@@ -352,6 +360,15 @@ impl Ledger {
             ..found(&self.nodes, slot, name)
         };
         self.batch.finish(slot, &record);
+    }
+
+    /// A directory's own entries have changed while the counter stood at `now`.
+    pub(crate) fn mark_changed(&mut self, slot: Slot, now: Count) {
+        self.nodes.mark_changed(slot, now);
+        if !self.crowded.is_empty() {
+            // It may be the one that has lost a name.
+            self.uncharged.extend(self.crowded.drain());
+        }
     }
 
     /// Puts down what a directory holds, by a harvest that took the number `count` at a time of `now` seconds since 1970.

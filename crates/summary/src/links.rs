@@ -93,39 +93,28 @@ impl Linked {
 
     /// What has to be added at which directory, so that every subtree counts it once.
     pub fn due(&self, nodes: &Nodes) -> Charges {
-        // The directories of all names and all above them, each once: in how many of those in it there are names, and in which last.
-        let mut branches: SlotMap<(i32, Option<Slot>)> = SlotMap::default();
-        let mut tops = Vec::new();
-        for &place in &self.places {
-            let mut at = (!branches.contains_key(&place)).then_some(place);
-            branches.entry(place).or_default();
-            while let Some(below) = at {
-                let Some(above) = nodes.parent(below) else {
-                    tops.push(below);
-                    break;
-                };
-                let is_known = branches.contains_key(&above);
-                let (count, last) = branches.entry(above).or_default();
-                (*count, *last) = (*count + 1, Some(below));
-                at = (!is_known).then_some(above);
-            }
-        }
-        let mut freed_at = None;
-        if let [top] = tops[..]
-            && self.places.len() >= self.links as usize
-        {
-            let mut all = top;
-            while let Some(&(1, Some(below))) = branches.get(&all).filter(|_| self.places.binary_search(&all).is_err())
-            {
-                all = below;
-            }
-            freed_at = Some(all);
-        }
+        let branches = Branches::of(nodes, &self.places);
+        let freed_at = if self.has_lost_names() && self.clean_places(nodes) >= self.links as usize {
+            // Those in clean directories are all that there are: what dirty ones showed has gone.
+            let mut there = self.places.clone();
+            there.retain(|&place| is_clean(nodes, place));
+            Branches::of(nodes, &there).meet(&there)
+        } else if self.places.len() >= self.links as usize {
+            branches.meet(&self.places)
+        } else {
+            None
+        };
         // Where nothing branches, what is added below does for all above.
-        let times = branches.into_iter().map(|(slot, (count, _))| (slot, 1 - count)).filter(|(_, times)| *times != 0);
+        let times =
+            branches.ways.into_iter().map(|(slot, (count, _))| (slot, 1 - count)).filter(|(_, times)| *times != 0);
         let mut times: Vec<(Slot, i32)> = times.collect();
         times.sort_unstable();
         Charges { weight: self.weight, times, freed_at }
+    }
+
+    /// Whether more names are known than there are: directories that have lost some weren't read since.
+    pub(crate) fn has_lost_names(&self) -> bool {
+        self.places.len() > self.links as usize
     }
 
     /// Whether directories that name it show it as it was found now, however many names it has.
@@ -134,9 +123,51 @@ impl Linked {
         is_known && (self.weight, self.facts) == (found.weight, found.facts)
     }
 
-    /// How many of its names are in directories for which `is_clean`.
-    pub fn clean_places(&self, is_clean: impl Fn(Slot) -> bool) -> usize {
-        self.places.iter().filter(|&&place| is_clean(place)).count()
+    /// How many of its names are in directories that haven't changed since they were read.
+    pub fn clean_places(&self, nodes: &Nodes) -> usize {
+        self.places.iter().filter(|&&place| is_clean(nodes, place)).count()
+    }
+}
+
+fn is_clean(nodes: &Nodes, place: Slot) -> bool {
+    nodes.is_used(place) && !nodes.is_dirty(place)
+}
+
+/// The directories of some names and all above them, each once.
+struct Branches {
+    /// In how many of the directories in it there are names, and in which last.
+    ways: SlotMap<(i32, Option<Slot>)>,
+    /// Those that are in none.
+    tops: Vec<Slot>,
+}
+
+impl Branches {
+    fn of(nodes: &Nodes, places: &[Slot]) -> Branches {
+        let (mut ways, mut tops) = (SlotMap::<(i32, Option<Slot>)>::default(), Vec::new());
+        for &place in places {
+            let mut at = (!ways.contains_key(&place)).then_some(place);
+            ways.entry(place).or_default();
+            while let Some(below) = at {
+                let Some(above) = nodes.parent(below) else {
+                    tops.push(below);
+                    break;
+                };
+                let is_known = ways.contains_key(&above);
+                let (count, last) = ways.entry(above).or_default();
+                (*count, *last) = (*count + 1, Some(below));
+                at = (!is_known).then_some(above);
+            }
+        }
+        Branches { ways, tops }
+    }
+
+    /// The lowest directory that holds all of the names, which are given in rising order; `None` where there is none.
+    fn meet(&self, places: &[Slot]) -> Option<Slot> {
+        let [mut all] = self.tops[..] else { return None };
+        while let Some(&(1, Some(below))) = self.ways.get(&all).filter(|_| places.binary_search(&all).is_err()) {
+            all = below;
+        }
+        Some(all)
     }
 }
 
@@ -250,6 +281,23 @@ mod tests {
         let due = linked(vec![slots[1]; 3], 3).due(&nodes);
         let one = Sums { bytes: 100, blocks: 8, files: 1, freed_blocks: 8, ..Sums::default() };
         assert_eq!(by_slot(&due), HashMap::from([(slots[1], one)]));
+    }
+
+    /// As many as there are, are elsewhere: what one that has changed showed is gone.
+    #[test]
+    fn a_name_that_went_from_a_directory_that_has_changed_keeps_nothing() {
+        // 0 ┬ 1 ┬ 2
+        //   │   └ 3
+        //   └ 4
+        let (mut nodes, slots) = tree(&[0, 1, 1, 0]);
+        slots.iter().for_each(|&slot| nodes.mark_harvested(slot, 1));
+        let inode = |links: u32| linked(vec![slots[2], slots[3], slots[4]], links);
+        let freed_at = |nodes: &Nodes, links: u32| inode(links).due(nodes).freed_at;
+        assert_eq!([3, 2].map(|links| freed_at(&nodes, links)), [Some(slots[0]); 2], "nobody knows which has gone");
+        nodes.mark_changed(slots[4], 1);
+        assert_eq!([4, 3, 2].map(|links| freed_at(&nodes, links)), [None, Some(slots[0]), Some(slots[1])]);
+        nodes.mark_changed(slots[2], 1);
+        assert_eq!([2, 1].map(|links| freed_at(&nodes, links)), [Some(slots[0]), Some(slots[3])]);
     }
 
     #[test]

@@ -382,7 +382,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         if !was_clean {
             self.keep_first_change(slot);
         }
-        self.ledger.nodes.mark_changed(slot, self.count);
+        self.ledger.mark_changed(slot, self.count);
         if was_clean && self.ledger.nodes.has_links(slot) {
             let subvolume = self.ledger.nodes.id(slot).subvolume;
             let links = self.ledger.record(slot)?.links;

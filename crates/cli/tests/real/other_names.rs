@@ -347,7 +347,8 @@ fn copies_by_hard_links_come_and_go() {
     }
 }
 
-/// A name that goes elsewhere lets more be freed, and has nothing read but the directory that it was in.
+/// A name that goes elsewhere lets more be freed, and has nothing read but the directory that it was in, which only who asks for that waits
+/// for.
 #[test]
 fn what_removing_would_free_grows_when_a_name_goes_elsewhere() {
     root_test!();
@@ -370,6 +371,8 @@ fn what_removing_would_free_grows_when_a_name_goes_elsewhere() {
         assert_eq!(stays(&mut tracked), blocks, "{}: it has a name elsewhere", fs.name());
         fs::remove_file(elsewhere.join("f")).expect("it goes");
         let before = tracked.readings();
+        let alone = stays(&mut tracked);
+        assert_eq!((alone, tracked.readings() - before), (0, 0), "{}: by itself", fs.name());
         equal(&mut tracked, &image.root(), "all of it");
         assert_eq!((stays(&mut tracked), tracked.readings() - before), (0, 1), "{}", fs.name());
     }

@@ -25,17 +25,19 @@ impl Ledger {
         let there = found.chunk_by(|one, other| one.id.ino == other.id.ino).map(|names| (names[0].id.ino, names));
         for (ino, names) in gone.map(|&ino| (ino, &[][..])).chain(there) {
             let key = LinkKey { subvolume, ino };
-            let is_changed = if let Some(Some(linked)) = self.batch.linked.get_mut(&key) {
-                linked.find_in(slot, names, &mut outdated)
+            // Where names have gone that others still show, what is freed where goes by who was read since.
+            let is_due = if let Some(Some(linked)) = self.batch.linked.get_mut(&key) {
+                linked.find_in(slot, names, &mut outdated) || linked.has_lost_names()
             } else {
                 let mut linked = self.linked(key)?.unwrap_or_default();
                 let is_changed = linked.find_in(slot, names, &mut outdated);
+                let is_due = is_changed || linked.has_lost_names();
                 if is_changed {
                     self.batch.linked.insert(key, Some(linked));
                 }
-                is_changed
+                is_due
             };
-            if is_changed {
+            if is_due {
                 self.uncharged.insert(key);
             }
         }
@@ -54,13 +56,18 @@ impl Ledger {
         // Neighbours are in the same directories.
         keys.sort_unstable();
         for key in keys {
-            let linked = match self.batch.linked.get_mut(&key) {
-                Some(linked) => linked.take(),
-                None => self.store.linked(key)?,
+            let (linked, is_as_stored) = match self.batch.linked.get_mut(&key) {
+                Some(linked) => (linked.take(), false),
+                None => (self.store.linked(key)?, true),
             };
             if let Some(linked) = linked {
                 let due = linked.due(&self.nodes);
-                self.charge_due(key, linked, due)?;
+                if linked.has_lost_names() && linked.clean_places(&self.nodes) > linked.links as usize {
+                    self.crowded.insert(key);
+                }
+                if !is_as_stored || due != linked.charges {
+                    self.charge_due(key, linked, due)?;
+                }
             }
             self.uncharged.remove(&key);
         }

@@ -148,7 +148,10 @@ impl Ledger {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, HashMap};
+    use std::{
+        cell::Cell,
+        collections::{BTreeMap, HashMap},
+    };
 
     use proptest::prelude::*;
 
@@ -156,6 +159,8 @@ mod tests {
     use crate::{
         identity::NodeId,
         ledger::Merged,
+        links::Linked,
+        nodes::Count,
         reading::{LinkedName, Reading},
         store::{Facts, Store},
         totals::{Sums, Totals},
@@ -181,6 +186,8 @@ mod tests {
     struct Tree {
         parents: BTreeMap<u64, u64>,
         names: BTreeMap<u64, Vec<u64>>,
+        /// Directories that were read.
+        readings: Cell<Count>,
     }
 
     impl Tree {
@@ -217,7 +224,8 @@ mod tests {
 
         fn read(&self, ledger: &mut Ledger, slot: Slot) -> Merged {
             let reading = self.reading(ledger.nodes.id(slot).ino);
-            ledger.merge(slot, reading, 1, 0).expect("it is put down")
+            self.readings.set(self.readings.get() + 1);
+            ledger.merge(slot, reading, self.readings.get(), 0).expect("it is put down")
         }
     }
 
@@ -230,28 +238,42 @@ mod tests {
         ledger.nodes.find(id(ino)).expect("it is known")
     }
 
-    /// Every directory comes to what is known of all below it, each inode once.
+    /// Every directory comes to what is known of all below it, each inode once; and where all below is as it was read, it frees those that
+    /// have all of their names there.
     fn check(ledger: &mut Ledger) {
         ledger.pay().expect("it is paid");
         let nodes = &ledger.nodes;
-        let mut links: HashMap<LinkKey, crate::links::Linked> = HashMap::new();
+        let mut links: HashMap<LinkKey, Linked> = HashMap::new();
         for at in nodes.all() {
             for ino in ledger.record(at).expect("it reads").links {
                 links.insert(key(ino), ledger.linked(key(ino)).expect("it reads").expect("it is known"));
             }
         }
+        let is_clean = |top: Slot| nodes.subtree(top).into_iter().all(|at| !nodes.is_dirty(at));
+        let clean: BTreeSet<Slot> = nodes.all().filter(|&top| is_clean(top)).collect();
+        let within =
+            |top: Slot, linked: &Linked| linked.places.iter().filter(|&&place| nodes.contains(top, place)).count();
         for (key, linked) in &links {
-            assert_eq!(linked.charges, linked.due(nodes), "{key:?} {:?}", linked.places);
+            let (charges, due) = (&linked.charges, linked.due(nodes));
+            assert_eq!((charges.weight, &charges.times), (due.weight, &due.times), "{key:?} {:?}", linked.places);
+            if linked.clean_places(nodes) > linked.links as usize {
+                assert_eq!(charges, &due, "{key:?} {:?}", linked.places);
+                continue;
+            }
+            for &top in &clean {
+                let is_freed = charges.freed_at.is_some_and(|at| nodes.contains(top, at));
+                let are_all = within(top, linked) >= linked.links as usize;
+                assert_eq!(is_freed, are_all, "{:?} frees {key:?} {:?}", nodes.id(top), linked.places);
+            }
         }
         for top in nodes.all() {
             let mut sums = Sums::default();
             nodes.subtree(top).into_iter().for_each(|at| sums += ledger.record(at).expect("it reads").own.sums);
             for linked in links.values() {
-                let within = linked.places.iter().filter(|&&place| nodes.contains(top, place)).count();
-                if within > 0 {
+                if within(top, linked) > 0 {
                     sums += linked.weight;
                 }
-                if within == linked.places.len() && within >= linked.links as usize {
+                if linked.charges.freed_at.is_some_and(|at| nodes.contains(top, at)) {
                     sums.freed_blocks += linked.weight.blocks;
                 }
             }
@@ -318,6 +340,23 @@ mod tests {
         check(&mut ledger);
     }
 
+    /// Read where a name has come to, before it is told where it went from.
+    #[test]
+    fn what_is_freed_where_goes_by_who_is_told_to_have_lost_a_name() {
+        let mut tree = Tree::default();
+        tree.parents.extend([(2, ROOT), (3, ROOT), (4, 2), (5, 2)]);
+        tree.names.insert(901, vec![3, 4]);
+        let mut ledger = tree.read_whole();
+        tree.names.insert(901, vec![4, 5]);
+        let [left, to] = [3, 5].map(|ino| slot(&ledger, ino));
+        tree.read(&mut ledger, to);
+        check(&mut ledger);
+        ledger.mark_changed(left, tree.readings.get());
+        check(&mut ledger);
+        tree.read(&mut ledger, left);
+        check(&mut ledger);
+    }
+
     #[test]
     fn only_what_has_links_is_looked_at_for_them() {
         let ledger = tree(true).read_whole();
@@ -367,6 +406,7 @@ mod tests {
         Move(usize, usize),
         Link(u64, usize),
         Unlink(u64),
+        Change(usize),
         Read(usize),
         ReadAll,
         Pay,
@@ -378,6 +418,7 @@ mod tests {
             4 => (any::<usize>(), any::<usize>()).prop_map(|(which, to)| Step::Move(which, to)),
             2 => (500..508_u64, any::<usize>()).prop_map(|(ino, to)| Step::Link(ino, to)),
             1 => (500..508_u64).prop_map(Step::Unlink),
+            3 => any::<usize>().prop_map(Step::Change),
             8 => any::<usize>().prop_map(Step::Read),
             1 => Just(Step::ReadAll),
             3 => Just(Step::Pay),
@@ -388,7 +429,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Whatever is moved and linked, and whichever directories are read after that: totals follow what is known.
+        /// Whatever is moved and linked, and whichever directories are told of and read after that: totals follow what is known.
         #[test]
         fn totals_follow_what_is_moved(
             parents in proptest::collection::vec(any::<usize>(), 3..12),
@@ -414,6 +455,11 @@ mod tests {
                     }
                     Step::Link(ino, to) => tree.names.entry(ino).or_default().push(directory(to)),
                     Step::Unlink(ino) => _ = tree.names.get_mut(&ino).and_then(Vec::pop),
+                    Step::Change(which) => {
+                        if let Some(slot) = ledger.nodes.find(id(directory(which))) {
+                            ledger.mark_changed(slot, tree.readings.get());
+                        }
+                    }
                     Step::Read(which) => {
                         if let Some(slot) = ledger.nodes.find(id(directory(which))) {
                             tree.read(&mut ledger, slot);

@@ -122,7 +122,7 @@ impl Merging<'_> {
             Err(error) if is_gone(&error) && self.is_to_be_named(slot) => {
                 // The one that it was in tells.
                 if let Some(parent) = self.ledger.nodes.parent(slot) {
-                    self.ledger.nodes.mark_changed(parent, count);
+                    self.ledger.mark_changed(parent, count);
                 }
                 // Where it is known by its name it may be elsewhere, and is read when it is found there.
                 if self.are_told {
@@ -165,15 +165,15 @@ impl Merging<'_> {
         if is_watched {
             self.ledger.nodes.mark_open(slot);
         }
-        let nodes = &mut self.ledger.nodes;
         for id in returned {
-            if let Some(returned) = nodes.find(id) {
-                nodes.mark_changed(returned, count);
+            if let Some(returned) = self.ledger.nodes.find(id) {
+                self.ledger.mark_changed(returned, count);
             }
         }
         if merged.is_doubtful {
-            nodes.mark_changed(slot, count);
+            self.ledger.mark_changed(slot, count);
         }
+        let nodes = &mut self.ledger.nodes;
         // What was told while it was read may have come after.
         if !nodes.is_dirty(slot) {
             nodes.be_sure(slot);

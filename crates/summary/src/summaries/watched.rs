@@ -278,7 +278,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let (Ok(found), Some(linked)) = (found, self.ledger.linked(key)?) else { return Ok(false) };
         // The last one is shown as that of any other file; and where directories that are clean name it more often than it has names, one
         // of them has lost one, and is about to be told of.
-        let clean = linked.clean_places(|place| self.ledger.nodes.is_used(place) && !self.ledger.nodes.is_dirty(place));
+        let clean = linked.clean_places(&self.ledger.nodes);
         if found.links < 2 || clean > found.links as usize || !linked.is_shown_as(&found) {
             return Ok(false);
         }

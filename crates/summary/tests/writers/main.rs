@@ -41,6 +41,7 @@ fn answers_right(tracked: &mut Tracked, tree: &Tree, (directory, freshness): (u6
     let (newest, largest) = (extremes.newest.map(|time| time.secs), extremes.largest.map(|largest| largest.bytes));
     let found = (sums.inodes(), sums.bytes, newest, largest);
     assert_eq!(found, tree.state().truth(directory), "directory {directory} {when}");
+    assert_eq!(sums.freed_blocks, tree.state().freed(directory), "what {directory} would free {when}");
     if tree.1.is_some() {
         summaries_agree(tracked, tree, directory, when);
     }

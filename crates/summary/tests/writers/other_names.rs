@@ -132,6 +132,28 @@ fn a_name_more_or_less_is_read_where_it_came_or_went() {
     }
 }
 
+/// Also while the directory that it went from is still to be read, which who asks for another one doesn't wait for.
+#[test]
+fn what_removing_would_free_grows_when_a_name_goes_where_nobody_asks() {
+    for is_declared in [false, true] {
+        let (tree, mut tracked) = two(is_declared);
+        tree.state().link(FILE, ONE);
+        assert_eq!(tree.state().freed(ONE), 0);
+        agrees(&mut tracked, &tree, ROOT, "two names in one");
+        tree.state().unlink_last(OTHER);
+        assert_eq!(tree.state().freed(ONE), 10_000_000);
+        assert_eq!(read(&mut tracked, &tree, ONE, "none is elsewhere"), u64::from(is_declared), "{is_declared}");
+        // It comes back there, by the name of one that stays.
+        tree.state().link(FILE, OTHER);
+        agrees(&mut tracked, &tree, ONE, "one is elsewhere again");
+        assert_eq!(tree.state().freed(ONE), 0);
+        agrees(&mut tracked, &tree, ROOT, "all of it");
+        tree.state().unlink_last(ONE);
+        agrees(&mut tracked, &tree, OTHER, "one in each");
+        agrees(&mut tracked, &tree, ROOT, "at last");
+    }
+}
+
 /// The directory that has lost a name may be told of after the inode: nothing is taken for known until then.
 #[test]
 fn who_lost_a_name_is_read_though_only_the_inode_is_told_of() {

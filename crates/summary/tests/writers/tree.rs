@@ -96,6 +96,11 @@ fn facts(bytes: i64, time: i64, (links, is_declared): (u32, bool)) -> u64 {
     ((bytes as u64) << 32 | time as u64) + 1 + if is_declared { u64::from(links) << 56 } else { 0 }
 }
 
+/// A file has as many blocks as bytes, and a directory none.
+fn weight(bytes: i64) -> Sums {
+    Sums { files: 1, bytes, blocks: bytes, ..Sums::default() }
+}
+
 pub(crate) fn id(ino: u64) -> NodeId {
     NodeId { subvolume: 0, ino, generation: 1 }
 }
@@ -340,20 +345,32 @@ impl State {
         }
     }
 
-    /// What all below a directory comes to: inodes and bytes, each inode once, the newest time and the largest file.
-    pub(crate) fn truth(&self, top: u64) -> (i64, i64, Option<i64>, Option<u64>) {
-        let (mut directories, mut files) = (vec![top], BTreeSet::new());
+    /// A directory and all below it, and how often each inode is named there.
+    fn below(&self, top: u64) -> (Vec<u64>, BTreeMap<u64, u32>) {
+        let (mut directories, mut names) = (vec![top], BTreeMap::new());
         let mut at = 0;
         while let Some(next) = directories.get(at).copied() {
             let directory = &self.directories[&next];
             directories.extend(directory.directories.keys());
-            files.extend(directory.names.values());
+            directory.names.values().for_each(|&file| *names.entry(file).or_default() += 1);
             at += 1;
         }
-        let bytes = files.iter().map(|ino| self.files[ino]).sum();
-        let newest = files.iter().map(|&ino| self.time(ino)).max();
-        let largest = files.iter().map(|ino| self.files[ino] as u64).max();
+        (directories, names)
+    }
+
+    /// What all below a directory comes to: inodes and bytes, each inode once, the newest time and the largest file.
+    pub(crate) fn truth(&self, top: u64) -> (i64, i64, Option<i64>, Option<u64>) {
+        let (directories, files) = self.below(top);
+        let bytes = files.keys().map(|ino| self.files[ino]).sum();
+        let newest = files.keys().map(|&ino| self.time(ino)).max();
+        let largest = files.keys().map(|ino| self.files[ino] as u64).max();
         (directories.len() as i64 + files.len() as i64, bytes, newest, largest)
+    }
+
+    /// What removing a directory would free: files of which no name is elsewhere.
+    pub(crate) fn freed(&self, top: u64) -> i64 {
+        let (all, (_, below)) = (self.all_links(), self.below(top));
+        below.into_iter().filter(|(ino, links)| all[ino] == *links).map(|(ino, _)| self.files[&ino]).sum()
     }
 }
 
@@ -465,13 +482,13 @@ impl Tree {
                 let linked = (links > 1).then(|| id(ino));
                 gathering.add(name.as_bytes(), &stat(ino, false, bytes, time), None, linked);
             }
-            let weight = Sums { files: 1, bytes, ..Sums::default() };
+            let weight = weight(bytes);
             let extremes = &mut reading.own.extremes;
             extremes.newest = extremes.newest.max(Some(Time { secs: time, nanos: 0 }));
             extremes.largest = extremes.largest.max(Some(Largest { bytes: bytes as u64, ino, directory: 0 }));
             match links {
                 1 => {
-                    reading.own.sums += weight;
+                    reading.own.sums += Sums { freed_blocks: weight.blocks, ..weight };
                     reading.inodes.push(ino);
                 }
                 links => {
@@ -578,7 +595,7 @@ impl Directories for Tree {
         let mut state = self.state();
         state.trace.push(("look", inode.ino));
         let bytes = *state.files.get(&inode.ino).ok_or(io::ErrorKind::NotFound)?;
-        let (weight, links) = (Sums { files: 1, bytes, ..Sums::default() }, state.links(inode.ino));
+        let (weight, links) = (weight(bytes), state.links(inode.ino));
         let facts = facts(bytes, state.time(inode.ino), (links, self.1.is_some()));
         Ok(LinkedName { id: inode, weight, links, facts })
     }
