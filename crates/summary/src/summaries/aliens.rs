@@ -44,8 +44,12 @@ impl Aliens {
         self.by_inode.keys().copied()
     }
 
-    pub(super) fn all(&self) -> Vec<(LinkKey, Alien)> {
-        self.by_inode.iter().map(|(&key, alien)| (key, alien.clone())).collect()
+    pub(super) fn each(&self) -> impl Iterator<Item = (LinkKey, &Alien)> {
+        self.by_inode.iter().map(|(&key, alien)| (key, alien))
+    }
+
+    pub(super) fn get(&self, key: LinkKey) -> Option<&Alien> {
+        self.by_inode.get(&key)
     }
 
     pub(super) fn add(&mut self, key: LinkKey, id: NodeId) {

@@ -151,7 +151,9 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// The same of inodes that are written through names that they don't have.
     pub(super) fn look_at_aliens(&mut self, slot: Slot) -> Result<bool, SummaryError> {
         let mut has_changed = false;
-        for some in self.aliens.all().chunks(LOOKS) {
+        for some in self.aliens_for(slot)?.chunks(LOOKS) {
+            let some: Vec<(LinkKey, Alien)> =
+                some.iter().filter_map(|&key| Some((key, self.aliens.get(key)?.clone()))).collect();
             let ids: Vec<NodeId> = some.iter().map(|(_, alien)| alien.id).collect();
             // Before they are looked at: what nobody writes any more stays as it is then.
             let written = self.directories.are_written(&ids);
@@ -161,6 +163,22 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
         }
         Ok(has_changed)
+    }
+
+    /// Those that may change an answer: all that is shown below `slot` has been read, so that their names there are known, and where these
+    /// are, it is marked. With them those for which directories there are heeded. The others are left to who harvests everything.
+    fn aliens_for(&self, slot: Slot) -> Result<Vec<LinkKey>, SummaryError> {
+        let nodes = &self.ledger.nodes;
+        let (is_all, may_be_named) = (slot == self.root, nodes.may_have_open(slot));
+        let is_below = |place: Slot| nodes.contains(slot, place);
+        let mut due = Vec::new();
+        for (key, alien) in self.aliens.each() {
+            let mut heeded = alien.heeded.iter().filter_map(|&heeded| nodes.find(heeded));
+            let is_due =
+                is_all || heeded.any(is_below) || (may_be_named && self.ledger.places(key)?.all().any(is_below));
+            due.extend(is_due.then_some(key));
+        }
+        Ok(due)
     }
 
     fn take_alien(
