@@ -7,6 +7,7 @@ mod aside;
 mod asking;
 mod background;
 mod clocks;
+mod looks;
 mod merging;
 mod missed;
 mod noting;
@@ -28,7 +29,6 @@ use std::{
     },
 };
 
-pub(crate) use self::written_first::Written;
 use self::{
     ages::Ages,
     aliens::Aliens,
@@ -52,6 +52,7 @@ pub use self::{
     missed::{CaughtUp, Missed},
     viewer::{Seen, Staying, Viewer},
 };
+pub(crate) use self::{looks::Looks, written_first::Written};
 use crate::{
     clock::{Clock, SystemClock},
     identity::NodeId,
@@ -106,6 +107,8 @@ pub struct Summaries<D, T> {
     is_tending: bool,
     /// What it has still to read, the last in the order of the disk first.
     to_tend: Vec<Slot>,
+    /// And what to look at.
+    tended_looks: Looks,
     /// Fewer dirty directories are not harvested for their share.
     dirty_min: usize,
     /// Since when so much is dirty that it is to be harvested.
@@ -197,6 +200,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             tended_at: 0,
             is_tending: false,
             to_tend: Vec::new(),
+            tended_looks: Looks::default(),
             dirty_min: DIRTY_MIN,
             much_since: None,
             remembered: opened.remembered,

@@ -7,7 +7,11 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{access::Asker, identity::NodeId, summaries::Freshness};
+use crate::{
+    access::Asker,
+    identity::NodeId,
+    summaries::{Freshness, Looks},
+};
 
 /// So often who waits is told how far it got.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -86,9 +90,15 @@ pub(super) struct Claim {
 pub(super) struct Going {
     outcome: Mutex<Option<Outcome>>,
     has_ended: Condvar,
+    looks: Mutex<Looks>,
 }
 
 impl Going {
+    /// What was looked at for it, once it has ended.
+    pub(super) fn take_looks(&self) -> Looks {
+        std::mem::take(&mut lock(&self.looks))
+    }
+
     /// How it ended; `None` when that took too long. `progress` says how far it is.
     pub(super) fn wait(&self, patience: &mut Patience<'_>, progress: impl Fn() -> Progress) -> Option<Outcome> {
         loop {
@@ -144,6 +154,10 @@ pub(super) struct Ending {
 }
 
 impl Ending {
+    pub(super) fn leave(&self, looks: Looks) {
+        *lock(&self.going.looks) = looks;
+    }
+
     pub(super) fn say(&self, outcome: Outcome) {
         lock(&self.going.outcome).get_or_insert(outcome);
     }

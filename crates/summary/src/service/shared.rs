@@ -20,7 +20,7 @@ use crate::{
     identity::NodeId,
     reading::Directories,
     store::StoreError,
-    summaries::{Answer, Asking, Freshness, Seen, Staying, Summaries, SummaryError, Tended, Viewer, Written},
+    summaries::{Answer, Asking, Freshness, Looks, Seen, Staying, Summaries, SummaryError, Tended, Viewer, Written},
     tracker::Tracker,
 };
 
@@ -173,6 +173,17 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         alone: bool,
         seen: Seen<'_>,
     ) -> Result<(Answer, Held<'_, D, T>), SummaryError> {
+        self.query_looking(id, freshness, (alone, seen), &mut Looks::default())
+    }
+
+    /// The same, which leaves what was looked at for it.
+    fn query_looking(
+        &self,
+        id: NodeId,
+        freshness: Freshness,
+        (alone, seen): (bool, Seen<'_>),
+        looks: &mut Looks,
+    ) -> Result<(Answer, Held<'_, D, T>), SummaryError> {
         if freshness == Freshness::Cached && !alone {
             let tracked = self.shared();
             return Ok((tracked.cached(id, seen)?, Held::Shared(tracked)));
@@ -190,7 +201,10 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         loop {
             let mut tracked = self.alone();
             match tracked.query_within(id, freshness, &mut asking, &self.gives_way()) {
-                Ok(Some(answer)) => return Ok((answer, Held::Alone(tracked))),
+                Ok(Some(answer)) => {
+                    *looks = asking.take_looks();
+                    return Ok((answer, Held::Alone(tracked)));
+                }
                 Ok(None) => {}
                 // It is opened again.
                 Err(SummaryError::Store(_)) if tracked.is_broken() && !was_broken => {
@@ -461,29 +475,48 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
                 && !tracked.is_behind()
             {
                 // Where nothing has changed, or in a directory or two, nobody has to wait for that.
-                let answer = tracked.query_within(id, freshness, &mut Asking::by(seen), &|| true)?;
+                let mut asking = Asking::by(seen);
+                if patience.until.is_some() {
+                    asking = asking.told_when_late();
+                }
+                let answer = tracked.query_within(id, freshness, &mut asking, &|| true)?;
                 tracked.take_due_aside();
                 if let Some(answer) = answer {
                     return Ok((answer, Held::Alone(tracked)));
                 }
             }
         }
-        for _ in 0..PATIENT_ROUNDS_MAX {
-            let Some(going) = self.go(id, freshness, seen) else { break };
+        'rounds: for _ in 0..PATIENT_ROUNDS_MAX {
+            let Some((going, is_begun)) = self.go(id, freshness, seen) else { break };
             let Claim { is_exact, checked_at } = match self.wait_for(&going, (id, seen), patience) {
                 None => break,
                 Some(Ok(claim)) => claim,
                 Some(Err(why)) => return Err(SummaryError::Harvest(why)),
             };
             // What has changed since it ended is harvested here, if that takes no long time.
-            let Some(mut tracked) = self.alone_before(patience) else {
-                if patience.is_over() {
-                    break;
+            let mut asking = Asking::by(seen);
+            if is_begun {
+                // What was looked at before the question counts for others alone.
+                asking = asking.after_looks(going.take_looks());
+            }
+            let (tracked, answer) = loop {
+                let Some(mut tracked) = self.alone_before(patience) else {
+                    if patience.is_over() {
+                        break 'rounds;
+                    }
+                    continue 'rounds;
+                };
+                let gives_way = self.gives_way();
+                let is_let_in = || patience.is_over() || gives_way();
+                let answer = tracked.query_within(id, Freshness::Exact, &mut asking, &is_let_in)?;
+                let is_left_to_others = tracked.take_due_aside().is_some() || tracked.is_behind();
+                if answer.is_some() || is_left_to_others || patience.is_over() {
+                    break (tracked, answer);
                 }
-                continue;
+                // Others have their turn.
+                drop(tracked);
+                self.give_way();
             };
-            let answer = tracked.query_within(id, Freshness::Exact, &mut Asking::by(seen), &|| patience.is_over())?;
-            tracked.take_due_aside();
             match answer {
                 // One that goes on changing didn't settle.
                 Some(answer) if freshness == Freshness::Synced && is_exact && answer.checked_at.is_some() => {
@@ -513,18 +546,20 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
     }
 
     /// Has a question answered whoever waits for it, but for who sees what the asker sees: else the time that it takes would tell how much
-    /// has changed in what is hidden. `None` when too many are.
-    fn go(self: &Arc<Self>, id: NodeId, freshness: Freshness, seen: Seen<'_>) -> Option<Arc<Going>> {
+    /// has changed in what is hidden; and whether that is begun for this one. `None` when too many are.
+    fn go(self: &Arc<Self>, id: NodeId, freshness: Freshness, seen: Seen<'_>) -> Option<(Arc<Going>, bool)> {
         let staying = seen.map(Viewer::staying);
         let asker = staying.as_ref().map(|staying| staying.asker.clone());
         let (going, ending) = self.going.join((id, freshness, asker))?;
-        let Some(ending) = ending else { return Some(going) };
+        let Some(ending) = ending else { return Some((going, false)) };
         let shared = Arc::clone(self);
         // Where no thread can be had, that is how it ends.
         let _ = thread::Builder::new().name("harvest".into()).spawn(move || {
             shared.wait_until_ready();
             let seen = staying.as_ref().and_then(Staying::seen);
-            let answer = shared.query(id, freshness, false, seen).map(|(answer, _)| answer);
+            let mut looks = Looks::default();
+            let answer = shared.query_looking(id, freshness, (false, seen), &mut looks).map(|(answer, _)| answer);
+            ending.leave(looks);
             ending.say(match answer {
                 Ok(Answer { is_exact, checked_at, .. }) => Ok(Claim { is_exact, checked_at }),
                 // Who waits finds the same.
@@ -532,7 +567,7 @@ impl<D: Directories + Clone + Send + 'static, T: Tracker + Send + 'static> Share
                 Err(error) => Err(error.to_string()),
             });
         });
-        Some(going)
+        Some((going, true))
     }
 
     /// Waits until [`catch_up`](Self::catch_up) has found out what there is; false when that takes too long.

@@ -1,6 +1,6 @@
 //! Questions, each from its beginning to its answer, a portion at a time (the paper's `QueryDirStatistics`).
 
-use super::{Answer, Freshness, ROUNDS_MAX, Seen, Summaries, SummaryError, Written};
+use super::{Answer, Freshness, ROUNDS_MAX, Seen, Summaries, SummaryError, Written, looks::Looks};
 use crate::{
     identity::NodeId,
     nodes::{Count, Slot},
@@ -27,12 +27,29 @@ pub struct Asking<'a> {
     pub(super) is_lost: bool,
     /// How often large directories were read aside.
     pub(super) aside: Map<NodeId, u32>,
+    pub(super) looks: Looks,
+    /// Where it gives way, whoever asks is told so.
+    pub(super) is_told_when_late: bool,
 }
 
 impl<'a> Asking<'a> {
     /// By somebody who may not see all.
     pub fn by(seen: Seen<'a>) -> Asking<'a> {
         Asking { seen, ..Asking::default() }
+    }
+
+    /// What was looked at since the question needs no further look.
+    pub(crate) fn after_looks(self, looks: Looks) -> Asking<'a> {
+        Asking { looks, ..self }
+    }
+
+    pub(crate) fn take_looks(&mut self) -> Looks {
+        std::mem::take(&mut self.looks)
+    }
+
+    /// By somebody who is told what is stored, as late, where it gives way.
+    pub fn told_when_late(self) -> Asking<'a> {
+        Asking { is_told_when_late: true, ..self }
     }
 }
 

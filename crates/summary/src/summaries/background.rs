@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{ROUNDS_MAX, Summaries, SummaryError, synced::CaughtUpTo};
+use super::{ROUNDS_MAX, Summaries, SummaryError, looks::Looks, synced::CaughtUpTo};
 use crate::{
     custom::declare::Declared, moment::Moment, nodes::Slot, order::Set, reading::Directories, survey::Method,
     tracker::Tracker,
@@ -92,7 +92,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 return Ok(Tended::Nothing);
             }
             (self.is_tending, self.much_since) = (true, None);
-            (self.tended_aside, self.to_tend) = (Set::default(), Vec::new());
+            (self.tended_aside, self.to_tend, self.tended_looks) = (Set::default(), Vec::new(), Looks::default());
             // Or the next start would have to look at all that has changed since the last one.
             if self.directories.method() == Some(Method::Generations) {
                 self.fall_behind();
@@ -155,9 +155,22 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             }
             if !self.has_to_tend() {
                 let dirty = self.ledger.nodes.dirty_below(slot);
-                if dirty.is_empty() && !self.look_at_open(slot, None)? && !self.look_at_aliens(slot)? {
-                    self.settled(slot)?;
-                    return Ok(true);
+                if dirty.is_empty() {
+                    let mut looks = std::mem::take(&mut self.tended_looks);
+                    let looked = self.look_at_silent((slot, None), &mut looks, gives_way);
+                    self.tended_looks = looks;
+                    match looked? {
+                        Some(true) => continue,
+                        Some(false) => {
+                            self.tended_looks = Looks::default();
+                            self.settled(slot)?;
+                            return Ok(true);
+                        }
+                        None => {
+                            self.ledger.pay()?;
+                            return Ok(false);
+                        }
+                    }
                 }
                 // One that has changed again waits for the next time.
                 self.to_tend = match self.without_large(slot, dirty, |id| !self.tended_aside.contains(id)) {

@@ -10,6 +10,7 @@ use std::{
 use super::{
     Summaries, SummaryError,
     aliens::Aliens,
+    looks::Looks,
     remembered::Remembered,
     synced::{CaughtUpTo, written_generation},
     unsettled::Unsettled,
@@ -199,7 +200,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         }
         // Of one that was begun anew all is due at once: until it is read, only who waits for that is told anything.
         (self.caught_up_to, self.is_tending) = (Some(opened.caught_up_to), !was_whole);
-        (self.tended_aside, self.to_tend) = (Set::default(), Vec::new());
+        (self.tended_aside, self.to_tend, self.tended_looks) = (Set::default(), Vec::new(), Looks::default());
         self.open_all()?;
         self.watch_lost_names()?;
         self.reopening.is_closed = false;

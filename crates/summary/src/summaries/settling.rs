@@ -53,21 +53,31 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
             // Before they are read: what is written meanwhile would have to be read once more.
             let is_concerned = !dirty.is_empty() || self.ledger.nodes.may_have_open(slot);
             // Who doesn't see all would learn from a late answer that something hidden has changed.
-            let gives_way_to_leases: &dyn Fn() -> bool = if asking.seen.is_some() { &|| false } else { gives_way };
+            let is_kept_from_asker = asking.seen.is_some() && asking.is_told_when_late;
+            let gives_way_to_looks: &dyn Fn() -> bool = if is_kept_from_asker { &|| false } else { gives_way };
             if is_concerned && !self.relinked.is_empty() {
-                if !self.watch_relinked(gives_way_to_leases)? {
+                if !self.watch_relinked(gives_way_to_looks)? {
                     self.ledger.pay()?;
                     return Ok(None);
                 }
                 // Some may have been found that are others now.
                 dirty = self.dirty_for(slot, asking.seen)?;
             }
-            if dirty.is_empty() && !self.look_at_open(slot, asking.seen)? && !self.look_at_aliens(slot)? {
-                match asking.seen {
-                    Some(_) => self.ledger.pay()?,
-                    None => self.settled(slot)?,
+            if dirty.is_empty() {
+                match self.look_at_silent((slot, asking.seen), &mut asking.looks, gives_way_to_looks)? {
+                    Some(true) => dirty = self.dirty_for(slot, asking.seen)?,
+                    Some(false) => {
+                        match asking.seen {
+                            Some(_) => self.ledger.pay()?,
+                            None => self.settled(slot)?,
+                        }
+                        return Ok(Some(true));
+                    }
+                    None => {
+                        self.ledger.pay()?;
+                        return Ok(None);
+                    }
                 }
-                return Ok(Some(true));
             }
             if has_given_way {
                 self.ledger.pay()?;

@@ -5,7 +5,11 @@ use std::io;
 
 use onesweep_sys::fanotify::Happened;
 
-use super::{Seen, Summaries, SummaryError, aliens::Alien};
+use super::{
+    Seen, Summaries, SummaryError,
+    aliens::Alien,
+    looks::{At, Looks, OpenLeft},
+};
 use crate::{
     identity::NodeId,
     ledger::Places,
@@ -83,96 +87,195 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         open.into_iter().try_for_each(|key| self.open_up(key))
     }
 
-    /// Looks at inodes of which a name that is shown is below `slot`, and another one may be where nothing is told; true when
-    /// one has changed.
-    pub(super) fn look_at_open(&mut self, slot: Slot, seen: Seen<'_>) -> Result<bool, SummaryError> {
-        let (mut checked, mut looked_at) = (Set::default(), Vec::new());
-        let mut is_closed = false;
-        let places = self.ledger.nodes.open_below(slot);
-        let watched = if places.is_empty() { None } else { self.watched_places()? };
-        for place in places {
-            let is_shown = self.shows_below(slot, place, seen)?;
-            let subvolume = self.ledger.nodes.id(place).subvolume;
-            let links = if self.ledger.nodes.has_links(place) { self.ledger.record(place)?.links } else { Vec::new() };
-            let mut has_open = watched.as_ref().is_none_or(|watched| watched.contains(&place));
-            for key in links.into_iter().map(|ino| LinkKey { subvolume, ino }) {
-                if !self.open.contains(&key) {
-                    continue;
-                }
-                if checked.contains(&key) {
-                    has_open = true;
-                    continue;
-                }
-                match self.ledger.linked(key)?.filter(|linked| self.ledger.is_open(linked)) {
-                    Some(linked) => {
-                        has_open = true;
-                        if is_shown {
-                            checked.insert(key);
-                            looked_at.push((key, linked));
-                        }
-                    }
-                    None => _ = self.open.remove(&key),
-                }
+    /// Looks at inodes that may have changed below `slot` where nothing is told; true when one has, and `None` when it gave way before the
+    /// last. Each is looked at once: whoever goes on passes over those that were.
+    pub(super) fn look_at_silent(
+        &mut self,
+        (slot, seen): (Slot, Seen<'_>),
+        looks: &mut Looks,
+        gives_way: &dyn Fn() -> bool,
+    ) -> Result<Option<bool>, SummaryError> {
+        looks.go_on(self.ledger.nodes.id(slot), self.searches);
+        match self.look_at_open((slot, seen), looks, gives_way)? {
+            Some(false) => self.look_at_aliens(slot, looks, gives_way),
+            looked => Ok(looked),
+        }
+    }
+
+    /// Those of which a name that is shown is below `slot`, and another one may be where nothing is told.
+    fn look_at_open(
+        &mut self,
+        (slot, seen): (Slot, Seen<'_>),
+        looks: &mut Looks,
+        gives_way: &dyn Fn() -> bool,
+    ) -> Result<Option<bool>, SummaryError> {
+        let mut left = match looks.open.take() {
+            Some(left) => self.take_up(left, (slot, seen))?,
+            None => {
+                let places = self.ledger.nodes.open_below(slot);
+                OpenLeft { places: places.into_iter().map(|place| self.ledger.nodes.id(place)).collect(), at: None }
             }
-            if !has_open {
-                self.ledger.nodes.close(place);
-                is_closed = true;
+        };
+        let watched = if left.is_over() { None } else { self.watched_places()? };
+        let (mut has_changed, mut is_closed) = (false, false);
+        while !left.is_over() {
+            let (due, closed) = self.next_open(&mut left, (slot, seen), &mut looks.open_checked, watched.as_ref())?;
+            is_closed |= closed;
+            if !due.is_empty() && self.look_at_some(&due)? {
+                has_changed = true;
+                // What that made dirty may name others that are named here.
+                left.at.iter_mut().for_each(|at| at.has_open = true);
+            }
+            if !left.is_over() && gives_way() {
+                looks.open = Some(left);
+                return Ok(None);
             }
         }
         if is_closed {
             // Those above need to be looked through no more.
             self.ledger.nodes.open_below(slot);
         }
-        let mut has_changed = false;
-        for some in looked_at.chunks(LOOKS) {
-            let id = |(key, linked): &(LinkKey, Linked)| NodeId {
-                subvolume: key.subvolume,
-                ino: key.ino,
-                generation: linked.generation,
-            };
-            let ids: Vec<NodeId> = some.iter().map(id).collect();
-            for ((_, linked), found) in some.iter().zip(self.directories.look_each(&ids)) {
-                let is_the_same = match found {
-                    Ok(LinkedName { weight, links, facts, .. }) => {
-                        (weight, links, facts) == (linked.weight, linked.links, linked.facts)
+        Ok(Some(has_changed))
+    }
+
+    /// What was left when others had their turn.
+    fn take_up(&self, mut left: OpenLeft, (slot, seen): (Slot, Seen<'_>)) -> Result<OpenLeft, SummaryError> {
+        if let Some(At { id, left: keys, .. }) = left.at.take()
+            && let Some(place) = self.ledger.nodes.find(id)
+        {
+            let is_shown = self.shows_below(slot, place, seen)?;
+            left.at = Some(At { id, slot: place, is_shown, has_open: true, left: keys });
+        }
+        Ok(left)
+    }
+
+    /// The next ones of those that are to be looked at, and whether it was found out on the way that a directory names none any more.
+    fn next_open(
+        &mut self,
+        left: &mut OpenLeft,
+        (slot, seen): (Slot, Seen<'_>),
+        checked: &mut Set<LinkKey>,
+        watched: Option<&Set<Slot>>,
+    ) -> Result<(Vec<(LinkKey, Linked)>, bool), SummaryError> {
+        let (mut due, mut is_closed) = (Vec::new(), false);
+        for _ in 0..LOOKS {
+            let key = loop {
+                match &mut left.at {
+                    Some(at) => {
+                        if let Some(key) = at.left.pop() {
+                            break Some(key);
+                        }
+                        if !at.has_open {
+                            self.ledger.nodes.close(at.slot);
+                            is_closed = true;
+                        }
+                        left.at = None;
                     }
-                    // A tree that is read once isn't looked at again.
-                    Err(error) => error.kind() == io::ErrorKind::Unsupported,
-                };
-                if !is_the_same {
-                    has_changed = true;
-                    linked.places.iter().try_for_each(|&place| self.mark(place))?;
+                    None => match left.places.pop() {
+                        Some(id) => left.at = self.open_at(id, (slot, seen), (checked, watched))?,
+                        None => break None,
+                    },
                 }
+            };
+            let (Some(key), Some(at)) = (key, &mut left.at) else { break };
+            match self.ledger.linked(key)?.filter(|linked| self.ledger.is_open(linked)) {
+                Some(linked) => {
+                    at.has_open = true;
+                    if at.is_shown {
+                        checked.insert(key);
+                        due.push((key, linked));
+                    }
+                }
+                None => _ = self.open.remove(&key),
+            }
+        }
+        Ok((due, is_closed))
+    }
+
+    /// Which inodes a directory names that may be open, but for those that were looked at. `None` where it is gone.
+    fn open_at(
+        &self,
+        id: NodeId,
+        (slot, seen): (Slot, Seen<'_>),
+        (checked, watched): (&Set<LinkKey>, Option<&Set<Slot>>),
+    ) -> Result<Option<At>, SummaryError> {
+        let nodes = &self.ledger.nodes;
+        let Some(place) = nodes.find(id) else { return Ok(None) };
+        let links = if nodes.has_links(place) { self.ledger.record(place)?.links } else { Vec::new() };
+        let keys = links.into_iter().map(|ino| LinkKey { subvolume: id.subvolume, ino });
+        let (known, left): (Vec<LinkKey>, Vec<LinkKey>) =
+            keys.filter(|key| self.open.contains(key)).partition(|key| checked.contains(key));
+        let has_open = !known.is_empty() || watched.is_none_or(|watched| watched.contains(&place));
+        Ok(Some(At { id, slot: place, is_shown: self.shows_below(slot, place, seen)?, has_open, left }))
+    }
+
+    fn look_at_some(&mut self, some: &[(LinkKey, Linked)]) -> Result<bool, SummaryError> {
+        let id = |(key, linked): &(LinkKey, Linked)| NodeId {
+            subvolume: key.subvolume,
+            ino: key.ino,
+            generation: linked.generation,
+        };
+        let ids: Vec<NodeId> = some.iter().map(id).collect();
+        let mut has_changed = false;
+        for ((_, linked), found) in some.iter().zip(self.directories.look_each(&ids)) {
+            let is_the_same = match found {
+                Ok(LinkedName { weight, links, facts, .. }) => {
+                    (weight, links, facts) == (linked.weight, linked.links, linked.facts)
+                }
+                // A tree that is read once isn't looked at again.
+                Err(error) => error.kind() == io::ErrorKind::Unsupported,
+            };
+            if !is_the_same {
+                has_changed = true;
+                linked.places.iter().try_for_each(|&place| self.mark(place))?;
             }
         }
         Ok(has_changed)
     }
 
-    /// The same of inodes that are written through names that they don't have.
-    pub(super) fn look_at_aliens(&mut self, slot: Slot) -> Result<bool, SummaryError> {
+    /// Those that are written through names that they don't have.
+    fn look_at_aliens(
+        &mut self,
+        slot: Slot,
+        looks: &mut Looks,
+        gives_way: &dyn Fn() -> bool,
+    ) -> Result<Option<bool>, SummaryError> {
+        let mut left = match looks.aliens.take() {
+            Some(left) => left,
+            None => self.aliens_for(slot, &looks.aliens_checked)?,
+        };
         let mut has_changed = false;
-        for some in self.aliens_for(slot)?.chunks(LOOKS) {
+        while !left.is_empty() {
+            let some = left.split_off(left.len().saturating_sub(LOOKS));
             let some: Vec<(LinkKey, Alien)> =
-                some.iter().filter_map(|&key| Some((key, self.aliens.get(key)?.clone()))).collect();
+                some.into_iter().filter_map(|key| Some((key, self.aliens.get(key)?.clone()))).collect();
+            if some.is_empty() {
+                continue;
+            }
             let ids: Vec<NodeId> = some.iter().map(|(_, alien)| alien.id).collect();
             // Before they are looked at: what nobody writes any more stays as it is then.
             let written = self.directories.are_written(&ids);
             let found = self.directories.look_each(&ids);
             for (((key, alien), written), found) in some.iter().zip(written).zip(found) {
                 has_changed |= self.take_alien(slot, *key, alien, written.unwrap_or(true), found)?;
+                looks.aliens_checked.insert(*key);
+            }
+            if !left.is_empty() && gives_way() {
+                looks.aliens = Some(left);
+                return Ok(None);
             }
         }
-        Ok(has_changed)
+        Ok(Some(has_changed))
     }
 
     /// Those that may change an answer: all that is shown below `slot` has been read, so that their names there are known, and where these
     /// are, it is marked. With them those for which directories there are heeded. The others are left to who harvests everything.
-    fn aliens_for(&self, slot: Slot) -> Result<Vec<LinkKey>, SummaryError> {
+    fn aliens_for(&self, slot: Slot, checked: &Set<LinkKey>) -> Result<Vec<LinkKey>, SummaryError> {
         let nodes = &self.ledger.nodes;
         let (is_all, may_be_named) = (slot == self.root, nodes.may_have_open(slot));
         let is_below = |place: Slot| nodes.contains(slot, place);
         let mut due = Vec::new();
-        for (key, alien) in self.aliens.each() {
+        for (key, alien) in self.aliens.each().filter(|(key, _)| !checked.contains(key)) {
             let mut heeded = alien.heeded.iter().filter_map(|&heeded| nodes.find(heeded));
             let is_due =
                 is_all || heeded.any(is_below) || (may_be_named && self.ledger.places(key)?.all().any(is_below));

@@ -1,0 +1,54 @@
+//! How far a question, or a harvest, has got with looking at inodes that change where nothing is told: between some of these and the next
+//! ones others have their turn.
+
+use crate::{identity::NodeId, links::LinkKey, nodes::Slot, order::Set};
+
+/// What is still to be looked at, and what needs no further look. Directories are known by their inodes: between two portions the number of
+/// one that is gone may be given to another.
+#[derive(Debug, Default)]
+pub(crate) struct Looks {
+    /// Where it looks, and how often it had been found out by then what had changed.
+    of: Option<(NodeId, u64)>,
+    /// `None` before they are listed.
+    pub(super) open: Option<OpenLeft>,
+    /// `None` before they are listed.
+    pub(super) aliens: Option<Vec<LinkKey>>,
+    /// Each was looked at since this began: what it was before that is counted.
+    pub(super) open_checked: Set<LinkKey>,
+    pub(super) aliens_checked: Set<LinkKey>,
+}
+
+/// Of those of which a name may be where nothing is told.
+#[derive(Debug, Default)]
+pub(super) struct OpenLeft {
+    /// The directories that may name some.
+    pub(super) places: Vec<NodeId>,
+    /// The one that is gone through.
+    pub(super) at: Option<At>,
+}
+
+/// A directory that names some.
+#[derive(Debug)]
+pub(super) struct At {
+    pub(super) id: NodeId,
+    pub(super) slot: Slot,
+    pub(super) is_shown: bool,
+    /// It names one that is open, or may have come to since it was begun.
+    pub(super) has_open: bool,
+    pub(super) left: Vec<LinkKey>,
+}
+
+impl OpenLeft {
+    pub(super) fn is_over(&self) -> bool {
+        self.places.is_empty() && self.at.is_none()
+    }
+}
+
+impl Looks {
+    /// Goes on below a directory: from the beginning where it isn't the one it was, or what was known has been found out anew meanwhile.
+    pub(super) fn go_on(&mut self, below: NodeId, searches: u64) {
+        if self.of != Some((below, searches)) {
+            *self = Looks { of: Some((below, searches)), ..Looks::default() };
+        }
+    }
+}
