@@ -162,6 +162,31 @@ pub fn uncached_runs_by_trial(fd: BorrowedFd<'_>, range: &Range<u64>) -> io::Res
     uncached_by_trial(&mut |number| is_read_at_once(fd, number * page), page_numbers(range)).map(in_bytes)
 }
 
+/// Whether a file of so many bytes is in the page cache as a whole: of any file that may be read. Of those of which the kernel doesn't tell, the
+/// first and the last page are tried. `Unsupported` where that isn't possible either.
+///
+/// Of a file that isn't there the first page comes, and no more, and as by every read that succeeds the access time may be a new one. Advice that was given for
+/// this descriptor is lost.
+#[doc(alias = "RWF_NOWAIT")]
+pub fn is_cached(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<bool> {
+    match residency(fd, 0, bytes) {
+        Ok(found) => Ok(found.has_all_of(bytes)),
+        Err(_) => has_both_ends(fd, bytes),
+    }
+}
+
+/// Whether a file's first and last page are in the page cache, by trial. The first one comes first: where it is missing, the reader begins there, too.
+fn has_both_ends(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<bool> {
+    // Without this, a page that is missing comes with others.
+    random_access(fd)?;
+    let ends = [0, bytes.saturating_sub(1)];
+    let tried = ends.iter().take(if bytes > crate::memory::page_bytes() { 2 } else { 1 });
+    let found = tried.map(|at| is_read_at_once(fd, *at)).find(|found| !matches!(found, Ok(true)));
+    // Whoever reads on reads as ever.
+    rustix::fs::fadvise(fd, 0, None, Advice::Normal)?;
+    found.unwrap_or(Ok(true))
+}
+
 /// Whether [`uncached_runs_by_trial`] is possible; nothing is brought in by the question.
 pub fn has_trial(fd: BorrowedFd<'_>) -> bool {
     // No file has a page there.
@@ -400,6 +425,59 @@ mod tests {
         random_access(stranger.as_fd()).unwrap();
         if let Some(told) = crate::testing::as_stranger(|| uncached_runs_by_trial(stranger.as_fd(), &(0..64 * page))) {
             assert_eq!(told.unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn a_strangers_file_is_in_memory_where_both_its_ends_are() {
+        const PAGES: usize = 64;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes = (PAGES * crate::memory::page_len()) as u64;
+        file.as_file().write_all(&vec![1; bytes as usize]).unwrap();
+        file.as_file().sync_all().unwrap();
+        let reader = || std::fs::File::open(file.path()).unwrap();
+        let cached = || residency(reader().as_fd(), 0, 0).unwrap().cached;
+        let empty = || {
+            // What is on its way can't be dropped yet.
+            std::fs::read(file.path()).unwrap();
+            drop_cached(reader().as_fd(), 0, 0).map(|()| cached() == 0).unwrap()
+        };
+        for (there, expected) in [(0..PAGES, true), (0..2, false), (PAGES - 2..PAGES, false), (0..0, false)] {
+            if !empty() {
+                return skipped("this file system keeps its pages");
+            }
+            let warm = reader();
+            random_access(warm.as_fd()).unwrap();
+            let page = crate::memory::page_len();
+            let mut read = vec![0; there.len() * page];
+            std::os::unix::fs::FileExt::read_exact_at(&warm, &mut read, (there.start * page) as u64).unwrap();
+            let _kept = (!there.is_empty()).then(|| pinned(&warm, there.clone()));
+            assert_eq!(cached(), there.len() as u64);
+            let asked = reader();
+            let Some(told) = crate::testing::as_stranger(|| is_cached(asked.as_fd(), bytes)) else { return };
+            assert_eq!(told.unwrap(), expected, "{there:?}");
+            assert!(cached() <= there.len() as u64 + 1, "{there:?}: {} pages", cached());
+        }
+        // The descriptor reads ahead as one that wasn't asked.
+        let brought = |by: &std::fs::File| {
+            assert!(empty());
+            std::os::unix::fs::FileExt::read_exact_at(by, &mut [0], 0).unwrap();
+            cached()
+        };
+        let asked = reader();
+        crate::testing::as_stranger(|| is_cached(asked.as_fd(), bytes)).unwrap().unwrap();
+        assert_eq!(brought(&asked), brought(&reader()));
+    }
+
+    /// There it isn't missing, whatever else may be known.
+    #[test]
+    fn nothing_is_missing_of_a_strangers_file_where_no_read_can_be_tried() {
+        let Ok(mut file) = tempfile::NamedTempFile::new_in("/dev/shm") else { return skipped("no tmpfs") };
+        file.write_all(&[1; 5000]).unwrap();
+        let asked = std::fs::File::open(file.path()).unwrap();
+        match crate::testing::as_stranger(|| is_cached(asked.as_fd(), 5000)) {
+            Some(Err(error)) => assert_eq!(error.kind(), io::ErrorKind::Unsupported),
+            told => assert!(matches!(told, None | Some(Ok(true))), "{told:?}"),
         }
     }
 

@@ -3,14 +3,18 @@
 use std::{
     fs::{self, File},
     io::Read,
-    os::unix::fs::{PermissionsExt, chown},
+    os::unix::fs::{FileExt, PermissionsExt, chown},
     process::Command,
 };
 
+use rustix::fs::{Advice, fadvise};
+
 use crate::{
+    cache::pages,
     held_back::{self, in_memory},
     image::{Fs, Image, mounts_below},
     run::{finish, onesweep, root_test, run, text},
+    run_program::figures,
     tree,
     view::{View, WAYS, brought_in, cold_tree, place, until},
 };
@@ -63,6 +67,55 @@ fn a_user_is_helped_over_files_of_others() {
     let out = held_back::until(|| in_memory(&files) > files.len() / 2, &mut command);
     let (brought, sweeps) = brought_in(&out.stderr);
     assert!(brought >= files.len() * 3 / 4 && (1..=3).contains(&sweeps), "{}", text(&out.stderr));
+}
+
+/// Where no read can be tried it isn't told either, and nothing is taken for missing: no walk begins, and nobody waits.
+#[test]
+fn a_user_is_left_alone_over_files_of_others_on_tmpfs() {
+    root_test!(alone);
+    let image = Image::new(Fs::Ext4, 64 << 20);
+    let (root, dir) = place(&image);
+    let source = image.beside("in memory");
+    for folder in [&root, &dir, &source] {
+        fs::create_dir_all(folder).expect("a folder");
+    }
+    chown(&dir, Some(65534), Some(65534)).expect("an owner");
+    run(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "none"]).arg(&source));
+    for number in 0..200 {
+        let path = source.join(format!("d{}/f{number}", number % 5));
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        fs::write(&path, vec![7; 3000 + number * 50]).expect("a file");
+    }
+    let mut command = by_a_user(&image);
+    command.args(["view", "--verbose"]).args([&source, &dir]).args(["--", "tar", "-cf", "-", "-C"]).arg(&dir).arg(".");
+    let out = finish(&mut command, 0);
+    run(Command::new("umount").arg(&source));
+    assert_eq!(figures(&out.stderr), (0, 0, 0), "{}", text(&out.stderr));
+}
+
+/// The begin of a file tells nothing of the rest.
+#[test]
+fn a_user_is_helped_over_files_of_others_that_are_in_memory_in_part() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 100 << 20);
+    let (root, dir) = place(&image);
+    cold_tree(&mut image, &root);
+    let files = tree::files(&root);
+    for path in &files {
+        let file = File::open(path).expect("a file");
+        fadvise(&file, 0, None, Advice::Random).expect("no read-ahead");
+        file.read_exact_at(&mut [0], 0).expect("a byte");
+    }
+    let there = || pages(&files).values().sum::<u64>();
+    let whole: u64 = files.iter().map(|path| fs::metadata(path).expect("a file").len().div_ceil(4096)).sum();
+    assert!(there() < whole / 2, "{} pages of {whole} are in memory", there());
+    fs::create_dir_all(&dir).expect("a place");
+    chown(&dir, Some(65534), Some(65534)).expect("an owner");
+    let mut command = by_a_user(&image);
+    command.args(["view", "--verbose"]).args([&root, &dir]).args(["--", "tar", "-cf", "-", "-C"]).arg(&dir).arg(".");
+    let out = held_back::until(|| there() > whole * 3 / 4, &mut command);
+    let (brought, sweeps) = brought_in(&out.stderr);
+    assert!(brought >= files.len() / 2 && (1..=3).contains(&sweeps), "{}", text(&out.stderr));
 }
 
 /// The helper that mounts for others than root is a package of its own.

@@ -20,9 +20,7 @@ use fuser::{
 };
 use onesweep_sys::{
     acting, cache,
-    files::{
-        EntryType, Stat, change_size, dev_numbers, open_again_with, read_at_if_cached, seek_data, seek_hole, statx_fd,
-    },
+    files::{EntryType, Stat, change_size, dev_numbers, open_again_with, seek_data, seek_hole, statx_fd},
     usage::blocks_read,
 };
 
@@ -406,12 +404,7 @@ impl Shown {
         if !self.sweeps_ahead {
             return job();
         }
-        let is_cached = || {
-            let found = cache::residency(file.as_fd(), 0, stat.size).map(|found| found.has_all_of(stat.size));
-            // Of others' files the kernel says it to who reads, and reads on where it isn't.
-            let begins = |_| read_at_if_cached(file.as_fd(), &mut [0], 0).map(|read| read.is_some());
-            found.or_else(begins).ok()
-        };
+        let is_cached = || cache::is_cached(file.as_fd(), stat.size).ok();
         let chain = || {
             let nodes = self.source.nodes();
             nodes.names(id).first().map_or_else(Vec::new, |name| nodes.chain(name.directory))
