@@ -278,8 +278,7 @@ fn is_in_memory(tree: &Tree) -> bool {
     with_content.iter().step_by(step).all(|&file| {
         let bytes = tree.files[file as usize].bytes;
         let open = open_file_untouched(tree.path(file).as_path());
-        let residency = open.and_then(|open| cache::residency(open.as_fd(), 0, bytes));
-        residency.is_ok_and(|residency| residency.has_all_of(bytes))
+        open.and_then(|open| cache::is_cached(open.as_fd(), bytes)).unwrap_or(false)
     })
 }
 
@@ -392,6 +391,7 @@ mod tests {
     use onesweep_layout::device::Disk;
 
     use super::*;
+    use crate::testing;
 
     #[test]
     fn nobody_waits_for_a_helper_that_has_failed() {
@@ -416,6 +416,24 @@ mod tests {
         assert!(worker.join().is_err(), "it has told nobody");
         assert_eq!(board.phase(), Phase::Over);
         pulse.end();
+    }
+
+    /// Of files that are others' nobody is told.
+    #[test]
+    fn a_user_sees_that_everything_is_in_memory() {
+        let folder = testing::open_folder();
+        let file = |number: usize| folder.path().join(format!("{number:03}"));
+        for number in 0..2 * SAMPLE {
+            fs::write(file(number), [1; 20_000]).unwrap();
+            fs::File::open(file(number)).unwrap().sync_all().unwrap();
+        }
+        let tree = Tree::look(&[folder.path().to_owned()], Order::Name, || false);
+        let told = || testing::as_stranger(folder.path(), || is_in_memory(&tree));
+        assert!(told().is_none_or(|is_in_memory| is_in_memory));
+        let gone = fs::File::open(tree.path(SAMPLE as u32)).unwrap();
+        cache::drop_cached(gone.as_fd(), 0, 0).unwrap();
+        let is_gone = cache::residency(gone.as_fd(), 0, 0).unwrap().cached == 0;
+        assert!(!is_gone || told().is_none_or(|is_in_memory| !is_in_memory));
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub mod order;
 mod pace;
 pub mod preload;
 mod pulse;
+#[cfg(test)]
+mod testing;
 mod tree;
 mod walks;
 

@@ -62,6 +62,7 @@ mod rights;
 mod run;
 mod run_given;
 mod run_names;
+mod run_of_users;
 mod run_program;
 mod serving;
 mod settled;

@@ -5,7 +5,7 @@ use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, time::Duration};
 use onesweep::{BulkRead, FileError, Files, MetadataSource, Route, Sweep, SweepError};
 use onesweep_deliver::warm::Warmer;
 
-use super::{Figures, Helper, are_quick, guided::Guided};
+use super::{Figures, Helper, Reader, are_quick, guided::Guided};
 use crate::{
     board::{Board, Phase, State},
     course::Course,
@@ -140,7 +140,7 @@ impl<'a> Following<'a> {
             self.guided.was_opened(file)
                 || (!self.helper.hears_of_all && self.guided.is_in(file))
                 // Before the trees were known it was told of nothing.
-                || (self.wanted <= EARLY && self.guided.is_cached(file))
+                || (self.wanted <= EARLY && self.guided.is_told_cached(file))
         })
     }
 
@@ -148,10 +148,19 @@ impl<'a> Following<'a> {
         self.course.is_on_the_way(file, |file| self.was_read(file))
     }
 
+    /// Whether a file that is wanted is in memory.
+    fn is_in_memory(&self, asked: u32) -> bool {
+        match self.helper.reader {
+            Reader::Itself => self.guided.is_cached(asked),
+            // It was tried before the request was to wait, and a page that was missing may be there by now.
+            Reader::ThroughFuse => self.guided.is_told_cached(asked),
+        }
+    }
+
     /// A file is wanted that isn't coming: learns from that, and what there was of the last sweep.
     fn step(&mut self, asked: u32) -> Step {
         // To read that costs nobody anything.
-        if self.guided.is_cached(asked) {
+        if self.is_in_memory(asked) {
             return Step::Alone;
         }
         self.wanted += 1;
@@ -291,12 +300,19 @@ fn inode_of(error: &FileError) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, ops::Range, path::Path, sync::Arc};
+    use std::{
+        fs::File,
+        ops::Range,
+        os::fd::AsFd,
+        path::{Path, PathBuf},
+        sync::Arc,
+    };
 
+    use onesweep_sys::cache;
     use tempfile::TempDir;
 
     use super::*;
-    use crate::{ahead::Reader, board::Slot, order::Order, tree::Tree};
+    use crate::{board::Slot, order::Order, testing, tree::Tree};
 
     const FILES: u32 = 200;
     const MIB: u64 = 1 << 20;
@@ -433,5 +449,44 @@ mod tests {
         for file in (0..2 * FILES).map(|number| number * 77 % FILES) {
             assert_eq!(following.step(file), Step::Alone);
         }
+    }
+
+    #[test]
+    fn what_is_others_and_in_memory_costs_nothing_to_read_alone() {
+        let folder = folder_of(|path| fs::write(path, [1; 20_000]).unwrap());
+        testing::open(folder.path());
+        let helper = helper(&folder, true);
+        let mut following = following(&helper, &folder);
+        testing::as_stranger(folder.path(), || {
+            for file in (0..2 * FILES).map(|number| number * 77 % FILES) {
+                assert_eq!(following.step(file), Step::Alone);
+            }
+        });
+    }
+
+    /// Who tries files beside it brings them in, and would take them for read the next time.
+    #[test]
+    fn a_user_reads_nothing_to_find_out_where_a_program_is() {
+        let folder = folder_of(|path| {
+            fs::write(path, [1; 2000]).unwrap();
+            File::open(path).unwrap().sync_all().unwrap();
+        });
+        testing::open(folder.path());
+        let helper = helper(&folder, true);
+        let mut following = following(&helper, &folder);
+        let paths: Vec<PathBuf> = (0..FILES).map(|file| following.guided.path(file)).collect();
+        let there = || {
+            let pages = |path: &PathBuf| cache::residency(File::open(path).unwrap().as_fd(), 0, 0).unwrap().cached;
+            paths.iter().filter(|path| pages(path) > 0).count()
+        };
+        paths.iter().for_each(|path| cache::drop_cached(File::open(path).unwrap().as_fd(), 0, 0).unwrap());
+        if there() > 0 {
+            return;
+        }
+        const WANTED: usize = 5;
+        testing::as_stranger(folder.path(), || {
+            (0..WANTED as u32).for_each(|file| _ = following.step(FILES / 2 + 2 * file));
+        });
+        assert!(there() <= WANTED, "{} files", there());
     }
 }

@@ -1,6 +1,12 @@
 //! The files of a tree on the board, and where they are.
 
-use std::{collections::HashMap, fs::File, io, os::fd::AsFd, path::PathBuf};
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    path::PathBuf,
+};
 
 use onesweep_sys::{cache, files::open_file_untouched, memory::page_bytes};
 
@@ -80,11 +86,20 @@ impl<'a> Guided<'a> {
         self.slots[file as usize].is_some_and(|slot| self.board.is_in(slot))
     }
 
-    /// Whether all of it is in the page cache.
+    /// Whether it is told that all of it is in the page cache.
+    pub(super) fn is_told_cached(&self, file: u32) -> bool {
+        self.is_so(file, |open, bytes| Ok(cache::residency(open, 0, bytes)?.has_all_of(bytes)))
+    }
+
+    /// Whether all of it is in the page cache. Where that isn't told it is tried, and a page of what isn't there is brought in: for
+    /// files that are about to be read.
     pub(super) fn is_cached(&self, file: u32) -> bool {
-        let (open, bytes) = (open_file_untouched(self.path(file).as_path()), self.bytes(file));
-        let residency = open.and_then(|open| cache::residency(open.as_fd(), 0, bytes));
-        residency.is_ok_and(|residency| residency.has_all_of(bytes))
+        self.is_so(file, cache::is_cached)
+    }
+
+    fn is_so(&self, file: u32, asks: impl FnOnce(BorrowedFd<'_>, u64) -> io::Result<bool>) -> bool {
+        let open = open_file_untouched(self.path(file).as_path());
+        open.and_then(|open| asks(open.as_fd(), self.bytes(file))).unwrap_or(false)
     }
 
     pub(super) fn was_opened(&self, file: u32) -> bool {
