@@ -171,6 +171,13 @@ impl BulkRead {
         self.with(|settings| settings.cache = policy)
     }
 
+    /// Has each file tell whether all of it was in the page cache before it was read ([`crate::SweptFile::was_cached`]), with
+    /// [`CachePolicy::Fill`]. Of files that the caller neither owns nor may write the kernel doesn't tell that: their bytes are tried, each when its turn
+    /// comes, so that fewer reads go together.
+    pub fn notes_cached(self, yes: bool) -> Self {
+        self.with(|settings| settings.notes_cached = yes)
+    }
+
     /// Plans as if nothing were cached: cached files are mapped and read from the disk like all others.
     pub fn ignore_cache(self, yes: bool) -> Self {
         self.with(|settings| settings.ignore_cache = yes)

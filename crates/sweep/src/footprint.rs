@@ -30,6 +30,24 @@ impl Telling {
     }
 }
 
+/// What is tried at once of a range that will be read next.
+const TRIED_BYTES: usize = 128 << 10;
+
+/// Whether a file was cached before this range of it is read, through a descriptor without read-ahead; `None` where nobody can tell.
+pub(crate) fn was_cached(entry: &Entry, fd: BorrowedFd<'_>, range: &Range<u64>, buffer: &mut Vec<u8>) -> Option<bool> {
+    if entry.flags.has(Flags::UNTOLD) {
+        let bytes = TRIED_BYTES.min((range.end - range.start) as usize);
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
+        return cache::is_range_cached_by_trial(fd, range, buffer).ok();
+    }
+    if !entry.flags.has(Flags::PARTLY_CACHED) {
+        return Some(false);
+    }
+    cache::residency(fd, 0, entry.size).ok().map(|found| found.has_all_of(entry.size))
+}
+
 /// Pages of one file that were not cached before it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {

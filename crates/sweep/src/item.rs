@@ -200,6 +200,7 @@ pub struct SweptFile {
     pub(crate) link_target: Option<PathBuf>,
     pub(crate) xattrs: Vec<Xattr>,
     pub(crate) route: Route,
+    pub(crate) was_cached: Option<bool>,
     pub(crate) marks: Marks,
     pub(crate) closing: bool,
     /// Where it can be opened, if not at its path.
@@ -219,6 +220,7 @@ impl SweptFile {
             link_target: None,
             xattrs: Vec::new(),
             route: Route::NoRead,
+            was_cached: None,
             marks: Marks::default(),
             closing: false,
             opened: None,
@@ -348,6 +350,12 @@ impl SweptFile {
     /// By which way the content came.
     pub fn route(&self) -> Route {
         self.route
+    }
+
+    /// Whether all of its content lay in the page cache before it was read, where that [is noted](crate::BulkRead::notes_cached) and can be told. Of a
+    /// streamed file it isn't: that is read by who asks.
+    pub fn was_cached(&self) -> Option<bool> {
+        if self.route == Route::Cached { Some(true) } else { self.was_cached }
     }
 
     /// What is to be known before it is believed.

@@ -31,7 +31,7 @@ use crate::{
     catalogue::{Catalogue, EntryId, Flags},
     device::DeviceCheck,
     error::FileError,
-    footprint::Footprint,
+    footprint::{Footprint, was_cached},
     opener::{Opener, descriptors},
     outlet::Outlet,
     plan::{NO_ADDRESS, Part, Piece, PlanSource, Request},
@@ -91,6 +91,8 @@ pub(crate) struct Engine<'a> {
     pub(crate) pool: &'a BufferPool,
     pub(crate) device: Option<&'a mut DeviceCheck>,
     pub(crate) cache: CachePolicy,
+    /// With each file it is told whether it was cached.
+    pub(crate) notes_cached: bool,
     pub(crate) stream_rules: StreamRules,
     pub(crate) xattrs: bool,
     pub(crate) queue_depth: usize,
@@ -114,6 +116,8 @@ struct Waiting {
     through: bool,
     /// What is to be dropped of a file that was partly cached before.
     footprint: Footprint,
+    /// All that was read so far was cached before, where that is noted and can be told.
+    was_cached: Option<bool>,
 }
 
 enum Trust {
@@ -185,6 +189,8 @@ pub(crate) struct Reader<'a> {
     /// By volume.
     ways: HashMap<u16, Ways>,
     failed: Vec<EntryId>,
+    /// Takes what is tried.
+    tried: Vec<u8>,
 }
 
 impl<'a> Reader<'a> {
@@ -208,6 +214,7 @@ impl<'a> Reader<'a> {
             open: OpenFiles::new(),
             ways: HashMap::new(),
             failed: Vec::new(),
+            tried: Vec::new(),
             engine,
         }
     }
@@ -289,6 +296,7 @@ impl<'a> Reader<'a> {
             not_direct: false,
             through: false,
             footprint: Footprint::default(),
+            was_cached: None,
         };
         self.waiting.insert(file, waiting);
         Ok(())
@@ -487,7 +495,12 @@ impl<'a> Reader<'a> {
         let Target::File { file, direct, dont_cache } = flight.target else { return };
         let entry = self.engine.catalogue.get(self.id(file));
         let waiting = self.waiting.get_mut(&file).expect("a file waits until all its requests have landed");
-        waiting.through = true;
+        let is_first = !std::mem::replace(&mut waiting.through, true);
+        // One part that wasn't cached tells of the whole file.
+        if self.engine.notes_cached && (is_first || waiting.was_cached == Some(true)) {
+            let range = flight.offset..flight.offset + flight.left as u64;
+            waiting.was_cached = was_cached(&entry, fd, &range, &mut self.tried);
+        }
         let untouched = self.engine.cache == CachePolicy::Untouched;
         if !direct && !dont_cache && untouched && entry.flags.has(Flags::PARTLY_CACHED) {
             let range = flight.offset..flight.offset + flight.left as u64;

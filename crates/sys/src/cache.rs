@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::fs::Advice;
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::features::features;
 use crate::usage::blocks_read;
@@ -187,6 +187,32 @@ fn has_both_ends(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<bool> {
     found.unwrap_or(Ok(true))
 }
 
+/// Whether a range is in the page cache, of any file that may be read, by reads of all of it that may not wait. `Unsupported` where there are none.
+///
+/// The first part that is missing is asked for as by who reads it, so this is for what will be read next. `buffer` takes what is there, a part as large at a
+/// time. Read-ahead must be [off](random_access), or more would come.
+#[doc(alias = "RWF_NOWAIT")]
+pub fn is_range_cached_by_trial(fd: BorrowedFd<'_>, range: &Range<u64>, buffer: &mut [u8]) -> io::Result<bool> {
+    let mut at = range.start;
+    while at < range.end {
+        let part = buffer.len().min((range.end - at) as usize);
+        let before = blocks_read();
+        match rustix::io::preadv2(fd, &mut [io::IoSliceMut::new(&mut buffer[..part])], at, ReadWriteFlags::NOWAIT) {
+            // A quick device has brought it by now.
+            Ok(_) if blocks_read() != before => return Ok(false),
+            // The file ends before the range does.
+            Ok(0) => return Ok(true),
+            // Where it is short because a page is missing, the next one finds that.
+            Ok(count) => at += count as u64,
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS) => return Err(io::ErrorKind::Unsupported.into()),
+            // What can't be read the reader will tell of.
+            Err(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
 /// Whether [`uncached_runs_by_trial`] is possible; nothing is brought in by the question.
 pub fn has_trial(fd: BorrowedFd<'_>) -> bool {
     // No file has a page there.
@@ -256,7 +282,7 @@ fn is_read_at_once(fd: BorrowedFd<'_>, offset: u64) -> io::Result<bool> {
     let page = crate::memory::page_bytes();
     loop {
         let before = blocks_read() * SECTOR_BYTES;
-        match rustix::io::preadv2(fd, &mut parts, offset, rustix::io::ReadWriteFlags::NOWAIT) {
+        match rustix::io::preadv2(fd, &mut parts, offset, ReadWriteFlags::NOWAIT) {
             // A quick device has brought this one page by now. More than a page was read ahead of one that was there.
             Ok(_) => return Ok(!(1..=page).contains(&(blocks_read() * SECTOR_BYTES - before))),
             Err(Errno::AGAIN) => return Ok(false),
@@ -467,6 +493,36 @@ mod tests {
         let asked = reader();
         crate::testing::as_stranger(|| is_cached(asked.as_fd(), bytes)).unwrap().unwrap();
         assert_eq!(brought(&asked), brought(&reader()));
+    }
+
+    #[test]
+    fn a_range_is_tried_as_a_whole() {
+        const PAGES: u64 = 64;
+        let page = crate::memory::page_bytes();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().write_all(&vec![1; (PAGES * page) as usize]).unwrap();
+        file.as_file().sync_all().unwrap();
+        drop_cached(file.as_fd(), 0, 0).unwrap();
+        let reader = std::fs::File::open(file.path()).unwrap();
+        random_access(reader.as_fd()).unwrap();
+        if residency(reader.as_fd(), 0, 0).unwrap().cached > 0 || !has_trial(reader.as_fd()) {
+            return skipped("this file system keeps its pages, or has no reads that may not wait");
+        }
+        let mut buffer = vec![0; 4 * page as usize];
+        let mut is_cached = |from, to| {
+            let range = from * page..to * page;
+            is_range_cached_by_trial(reader.as_fd(), &range, &mut buffer).unwrap()
+        };
+        assert!(!is_cached(10, 20));
+        // What was missing first has come as one part, of what was read behind it nothing.
+        assert!(residency(reader.as_fd(), 0, 0).unwrap().cached <= 4);
+        std::os::unix::fs::FileExt::read_exact_at(&reader, &mut vec![0; 10 * page as usize], 10 * page).unwrap();
+        let _kept = pinned(&reader, 10..20);
+        assert!(is_cached(10, 20) && is_cached(12, 15) && is_cached(15, 15));
+        assert!(!is_cached(15, 21) && !is_cached(9, 20));
+        std::fs::read(file.path()).unwrap();
+        let _all = pinned(&reader, 0..PAGES as usize);
+        assert!(is_cached(0, PAGES) && is_cached(60, PAGES + 100), "the file ends there");
     }
 
     /// There it isn't missing, whatever else may be known.

@@ -98,7 +98,9 @@ impl Reader<'_> {
         };
         if !holds || !matches!(waiting.state, Trust::Good) {
             drop(waiting.buffer);
-            return read_again(&mut self.engine, id, waiting.loan);
+            let mut item = read_again(&mut self.engine, id, waiting.loan)?;
+            item.was_cached = waiting.was_cached;
+            return Ok(item);
         }
         // Some file systems take direct reads through their cache after all: btrfs, where data has checksums.
         let shows = waiting.through && direct && !entry.flags.has(Flags::PARTLY_CACHED);
@@ -112,6 +114,7 @@ impl Reader<'_> {
         item.data = catalogue.data_ranges(id);
         item.content = Content::Bytes(FileBytes::lent(bytes, waiting.loan));
         item.route = Route::Swept;
+        item.was_cached = waiting.was_cached;
         Ok(item)
     }
 

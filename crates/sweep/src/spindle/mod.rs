@@ -471,6 +471,7 @@ impl SpindleSweep {
             pool: &self.pool,
             device: self.device.as_mut(),
             cache: self.settings.cache,
+            notes_cached: self.settings.notes_cached,
             stream_rules,
             xattrs: self.settings.xattrs,
             queue_depth,

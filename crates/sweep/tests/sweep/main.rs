@@ -5,6 +5,7 @@ mod consumers;
 mod deep;
 mod lent;
 mod links;
+mod noted;
 mod order;
 mod roots;
 mod settled;

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, fs, os::unix::fs::MetadataExt, time::Duration};
 
-use onesweep::{BulkRead, FileError, Files, MetadataSource, Route, Sweep, SweepError};
+use onesweep::{BulkRead, FileError, Files, MetadataSource, Route, Sweep, SweepError, SweptFile};
 use onesweep_deliver::warm::Warmer;
 
 use super::{Figures, Helper, Reader, are_quick, guided::Guided};
@@ -40,8 +40,10 @@ pub(super) struct Following<'a> {
 
 /// What a sweep did.
 struct Brought {
-    /// Files that were not in memory before.
+    /// Files that were not in memory before, as far as anybody can tell.
     files: Vec<u32>,
+    /// Of these, such that were not for certain. What others have in memory is never dropped.
+    for_certain: Vec<u32>,
     /// It came to its end.
     is_whole: bool,
 }
@@ -105,7 +107,7 @@ impl<'a> Following<'a> {
                 None => {
                     let paths = self.batch.iter().map(|file| self.guided.path(*file));
                     // It is the pages of an image that are wanted, not what is in it.
-                    bulk().roots(paths).metadata(MetadataSource::Walk).start()
+                    bulk().roots(paths).metadata(MetadataSource::Walk).notes_cached(!self.all_fit).start()
                 }
             };
             let files = match begun {
@@ -125,7 +127,7 @@ impl<'a> Following<'a> {
             if step == Step::All && brought.is_whole {
                 break;
             }
-            self.former.extend(brought.files);
+            self.former.extend(brought.for_certain);
         }
         Ok(())
     }
@@ -151,7 +153,7 @@ impl<'a> Following<'a> {
     /// Whether a file that is wanted is in memory.
     fn is_in_memory(&self, asked: u32) -> bool {
         match self.helper.reader {
-            Reader::Itself => self.guided.is_cached(asked),
+            Reader::Itself => self.guided.is_cached(asked) == Some(true),
             // It was tried before the request was to wait, and a page that was missing may be there by now.
             Reader::ThroughFuse => self.guided.is_told_cached(asked),
         }
@@ -218,26 +220,27 @@ impl<'a> Following<'a> {
     /// one, or for one out of the way, reads it alone, and when that goes on and is told, the sweep ends.
     fn bring_in(&mut self, mut files: Files) -> Brought {
         let mut warmer = Warmer::new(u64::MAX);
-        let mut brought = Brought { files: Vec::new(), is_whole: true };
+        let mut brought = Brought { files: Vec::new(), for_certain: Vec::new(), is_whole: true };
         let mut missing: HashSet<u32> = self.batch.iter().copied().collect();
         let mut heard = HashSet::new();
         while brought.is_whole {
             let Some(item) = files.next() else { break };
-            let (inode, is_new) = match item {
+            let (inode, was_cached) = match item {
                 Ok(file) => {
                     let inode = (file.metadata().dev, file.metadata().ino);
-                    let is_new = matches!(file.route(), Route::Swept | Route::Reread | Route::Streamed);
+                    let was_cached = self.was_cached(&file, inode);
                     // What failed is told by the program, which comes to the same file.
                     let _ = warmer.warm(file);
-                    (Some(inode), is_new)
+                    (Some(inode), was_cached)
                 }
-                Err(error) => (inode_of(&error), false),
+                Err(error) => (inode_of(&error), Some(true)),
             };
             if let Some(file) = inode.and_then(|inode| self.guided.by_inode(inode)) {
                 missing.remove(&file);
                 // One that failed is read by the program itself, too.
                 self.guided.tell(file, State::In);
-                brought.files.extend(is_new.then_some(file));
+                brought.files.extend((was_cached != Some(true)).then_some(file));
+                brought.for_certain.extend((was_cached == Some(false)).then_some(file));
             }
             brought.is_whole = !self.helper.end.is_due() && self.is_still_wanted(&mut heard);
         }
@@ -245,6 +248,17 @@ impl<'a> Following<'a> {
         drop(files);
         self.leave(missing.into_iter(), if brought.is_whole { State::Left } else { State::Later });
         brought
+    }
+
+    /// Whether a file that has come was in memory before, where that is to be known and can be.
+    fn was_cached(&self, file: &SweptFile, inode: (u64, u64)) -> Option<bool> {
+        match file.route() {
+            Route::NoRead | Route::Cached => Some(true),
+            Route::Swept | Route::Reread => file.was_cached(),
+            // It is read only now. Where nothing has to go for what comes, that is all the same.
+            Route::Streamed if self.all_fit => None,
+            Route::Streamed => self.guided.by_inode(inode).and_then(|file| self.guided.is_cached(file)),
+        }
     }
 
     /// Looks who waits while a sweep is under way; for a file of which it has `heard` somebody says so again at each one that comes. False

@@ -88,18 +88,18 @@ impl<'a> Guided<'a> {
 
     /// Whether it is told that all of it is in the page cache.
     pub(super) fn is_told_cached(&self, file: u32) -> bool {
-        self.is_so(file, |open, bytes| Ok(cache::residency(open, 0, bytes)?.has_all_of(bytes)))
+        self.ask(file, |open, bytes| Ok(cache::residency(open, 0, bytes)?.has_all_of(bytes))) == Some(true)
     }
 
     /// Whether all of it is in the page cache. Where that isn't told it is tried, and a page of what isn't there is brought in: for
-    /// files that are about to be read.
-    pub(super) fn is_cached(&self, file: u32) -> bool {
-        self.is_so(file, cache::is_cached)
+    /// files that are about to be read. `None` where that can't be, either.
+    pub(super) fn is_cached(&self, file: u32) -> Option<bool> {
+        self.ask(file, cache::is_cached)
     }
 
-    fn is_so(&self, file: u32, asks: impl FnOnce(BorrowedFd<'_>, u64) -> io::Result<bool>) -> bool {
+    fn ask(&self, file: u32, question: impl FnOnce(BorrowedFd<'_>, u64) -> io::Result<bool>) -> Option<bool> {
         let open = open_file_untouched(self.path(file).as_path());
-        open.and_then(|open| asks(open.as_fd(), self.bytes(file))).unwrap_or(false)
+        open.and_then(|open| question(open.as_fd(), self.bytes(file))).ok()
     }
 
     pub(super) fn was_opened(&self, file: u32) -> bool {
