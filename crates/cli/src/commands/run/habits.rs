@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::{words::name, wrappers::programs_in};
+use super::{values, words::name, wrappers::programs_in};
 
 /// Which of the names are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,15 +25,17 @@ pub(super) enum Here {
     Recursively,
 }
 
-/// What is known of a program. Options of one letter stand for the end of several in a word, too.
+/// What is known of a program. Options of one letter stand for the end of several in a word, too; options are named with spaces between them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Habits {
     programs: &'static [&'static str],
     pub(super) names: Names,
     /// Options that say where it writes to.
-    pub(super) targets: &'static [&'static str],
+    pub(super) targets: &'static str,
     /// Options that are followed by a word that could be taken for a tree, or for what it writes to.
-    pub(super) values: &'static [&'static str],
+    pub(super) values: &'static str,
+    /// Options that aren't, though they end as one of those.
+    pub(super) without: &'static str,
     /// Whether `-C DIR` is where it goes first.
     pub(super) changes_directory: bool,
     /// When it reads `.` unasked.
@@ -45,91 +47,43 @@ pub(super) struct Habits {
 const OTHERS: Habits = Habits {
     programs: &[],
     names: Names::All,
-    targets: &[],
-    values: &[],
+    targets: "",
+    values: "",
+    without: "",
     changes_directory: true,
     here: Here::Never,
     has_archives: false,
 };
 
-const GREP_VALUES: &[&str] = &[
-    "-A",
-    "-B",
-    "-C",
-    "-m",
-    "-e",
-    "-f",
-    "-d",
-    "-D",
-    "--regexp",
-    "--file",
-    "--after-context",
-    "--before-context",
-    "--context",
-    "--max-count",
-    "--include",
-    "--exclude",
-    "--exclude-dir",
-    "--exclude-from",
-];
-
-const KNOWN: [Habits; 12] = [
+const KNOWN: [Habits; 14] = [
     Habits {
         programs: &["cp", "mv"],
         names: Names::UpToTarget,
-        targets: &["-t", "--target-directory"],
-        values: &["-S", "--suffix"],
+        targets: "-t --target-directory",
+        values: values::COPY,
         changes_directory: false,
         ..OTHERS
     },
     Habits {
         programs: &["install"],
         names: Names::UpToTarget,
-        targets: &["-t", "--target-directory"],
-        values: &["-S", "--suffix", "-m", "--mode", "-o", "--owner", "-g", "--group"],
+        targets: "-t --target-directory",
+        values: values::INSTALL,
         changes_directory: false,
         ..OTHERS
     },
     Habits {
         programs: &["rsync"],
         names: Names::UpToTarget,
-        values: &[
-            "-e",
-            "-T",
-            "-f",
-            "-B",
-            "-M",
-            "--rsh",
-            "--temp-dir",
-            "--filter",
-            "--backup-dir",
-            "--partial-dir",
-            "--compare-dest",
-            "--copy-dest",
-            "--link-dest",
-            "--exclude",
-            "--exclude-from",
-            "--include",
-            "--include-from",
-            "--files-from",
-            "--log-file",
-            "--rsync-path",
-            "--bwlimit",
-        ],
+        values: values::RSYNC,
         changes_directory: false,
         ..OTHERS
     },
-    Habits {
-        programs: &["scp"],
-        names: Names::UpToTarget,
-        values: &["-c", "-F", "-i", "-J", "-l", "-o", "-P", "-S"],
-        changes_directory: false,
-        ..OTHERS
-    },
+    Habits { programs: &["scp"], names: Names::UpToTarget, values: values::SCP, changes_directory: false, ..OTHERS },
     Habits {
         programs: &["grep", "egrep", "fgrep"],
         names: Names::AfterPattern,
-        values: GREP_VALUES,
+        values: values::GREP,
         changes_directory: false,
         here: Here::Recursively,
         ..OTHERS
@@ -137,22 +91,7 @@ const KNOWN: [Habits; 12] = [
     Habits {
         programs: &["rg"],
         names: Names::AfterPattern,
-        values: &[
-            "-A",
-            "-B",
-            "-C",
-            "-m",
-            "-e",
-            "-f",
-            "-g",
-            "-t",
-            "-T",
-            "--regexp",
-            "--file",
-            "--glob",
-            "--type",
-            "--type-not",
-        ],
+        values: values::RIPGREP,
         changes_directory: false,
         here: Here::Always,
         ..OTHERS
@@ -160,49 +99,33 @@ const KNOWN: [Habits; 12] = [
     Habits {
         programs: &["find"],
         names: Names::First,
-        values: &["-D"],
+        values: "-D",
         changes_directory: false,
         here: Here::Always,
         ..OTHERS
     },
+    Habits { programs: &["ls"], values: values::LS, changes_directory: false, here: Here::Always, ..OTHERS },
+    Habits { programs: &["du"], values: values::DU, changes_directory: false, here: Here::Always, ..OTHERS },
+    Habits { programs: &["clamscan", "clamdscan"], values: values::CLAMAV, changes_directory: false, ..OTHERS },
+    Habits { programs: &["restic"], values: values::RESTIC, changes_directory: false, has_archives: true, ..OTHERS },
+    Habits { programs: &["borg"], values: values::BORG, changes_directory: false, has_archives: true, ..OTHERS },
+    Habits { programs: &["tar", "gtar"], values: values::TAR, ..OTHERS },
     Habits {
-        programs: &["ls"],
-        values: &["-I", "-T", "-w", "--ignore", "--hide"],
-        changes_directory: false,
-        here: Here::Always,
-        ..OTHERS
-    },
-    Habits {
-        programs: &["du"],
-        values: &["-B", "-d", "-t", "-X", "--block-size", "--max-depth", "--threshold", "--exclude", "--exclude-from"],
-        changes_directory: false,
-        here: Here::Always,
-        ..OTHERS
-    },
-    Habits {
-        programs: &["clamscan", "clamdscan"],
-        values: &["-d", "--database", "--tempdir", "--move", "--copy"],
+        programs: &["zip"],
+        values: values::ZIP,
+        without: values::ZIP_WITHOUT,
         changes_directory: false,
         ..OTHERS
     },
-    Habits {
-        programs: &["restic", "borg"],
-        values: &["-r", "--repo", "--cache-dir"],
-        changes_directory: false,
-        has_archives: true,
-        ..OTHERS
-    },
-    Habits { programs: &["zip"], values: &["-b"], changes_directory: false, ..OTHERS },
 ];
 
 /// What is known of a command's program, and the words that it is given.
 pub(super) fn habits_of(command: &[OsString]) -> Option<(Habits, &[OsString])> {
     let at = programs_in(command).pop()?;
-    Some(match known(&command[at]) {
-        Some(habits) => (*habits, &command[at + 1..]),
-        // What runs it may say where it goes first (`env -C DIR`).
-        None => (OTHERS, &command[1..]),
-    })
+    let habits = known(&command[at]).copied().unwrap_or(OTHERS);
+    // What runs it may say where it goes first (`env -C DIR`).
+    let words = if habits.changes_directory { 1 } else { at + 1 };
+    Some((habits, &command[words..]))
 }
 
 fn known(program: &OsStr) -> Option<&'static Habits> {

@@ -5,6 +5,7 @@ mod executable;
 mod habits;
 mod loading;
 mod trees;
+mod values;
 mod words;
 mod wrappers;
 

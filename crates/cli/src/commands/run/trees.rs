@@ -51,10 +51,10 @@ fn names(habits: &Habits, words: &[OsString]) -> Vec<PathBuf> {
             base.extend(directory);
         } else if habits.names == Names::First && !(names.is_empty() && stands_before_names(option)) {
             break;
-        } else if is_any(option, habits.targets) {
+        } else if is_any(option, habits.targets.split_whitespace()) {
             has_target = true;
             words.next_if(|_| joined.is_none());
-        } else if is_any(option, habits.values) {
+        } else if has_value(option, habits) {
             has_pattern |= is(option, b'e', "--regexp") || is(option, b'f', "--file");
             words.next_if(|_| joined.is_none());
         }
@@ -71,18 +71,24 @@ fn names(habits: &Habits, words: &[OsString]) -> Vec<PathBuf> {
     names
 }
 
+/// Whether what is said with an option is a word of its own.
+fn has_value(option: &OsStr, habits: &Habits) -> bool {
+    is_any(option, habits.values.split_whitespace())
+        && !habits.without.split_whitespace().any(|without| option == without)
+}
+
 /// Whether `find` takes it for an option of its own, not for the beginning of its expression.
 fn stands_before_names(option: &OsStr) -> bool {
     matches!(option.as_bytes(), b"-H" | b"-L" | b"-P" | b"-D" | [b'-', b'O', ..])
 }
 
 /// Whether one of the letters asks for all that is below, or the word does. What follows a letter with a value is that value.
-fn is_recursive(option: &OsStr, values: &[&str]) -> bool {
+fn is_recursive(option: &OsStr, values: &str) -> bool {
     let bytes = option.as_bytes();
     if bytes.starts_with(b"--") {
         return matches!(bytes, b"--recursive" | b"--dereference-recursive");
     }
-    let has_value = |letter: &u8| values.iter().any(|value| value.as_bytes() == [b'-', *letter]);
+    let has_value = |letter: &u8| values.split_whitespace().any(|value| value.as_bytes() == [b'-', *letter]);
     bytes[1..].iter().take_while(|letter| !has_value(letter)).any(|letter| matches!(letter, b'r' | b'R'))
 }
 
@@ -167,6 +173,32 @@ mod tests {
             ("grep -rn word @/file", &[]),
             ("rg word", &["."]),
             ("tar -cf @/to/x.tar", &[]),
+            // What is said with options.
+            ("rsync -a @/mail @/to --port 873", &["@/mail"]),
+            ("rsync -a --info stats2 -@ 1 --chown root:root @/mail/ @/to/ --out-format %n", &["@/mail/"]),
+            ("rsync -a @/mail @/to --max-size 1G --timeout 60 --stop-after 9", &["@/mail"]),
+            ("rsync -avP @/mail @/to", &["@/mail"]),
+            ("cp -a @/mail @/to --sparse always --no-preserve mode", &["@/mail"]),
+            ("install -D @/mail @/to --strip-program @/db", &["@/mail"]),
+            ("scp -r @/mail @/to -X nrequests=9 -D @/db", &["@/mail"]),
+            ("tar -cf - --exclude @/www @/mail @/borg", &["@/mail", "@/borg"]),
+            ("tar -X @/www -g @/db -czf @/to/x.tar -C @ mail -T borg", &["@/mail"]),
+            ("tar -cvf @/to/x.tar --one-file-system @/mail", &["@/mail"]),
+            ("nice tar --exclude-tag-all @/www -cf - @/mail", &["@/mail"]),
+            ("restic -p @/db -r @/to backup @/mail -e @/www --files-from @/borg --tag @/db", &["@/mail"]),
+            ("restic backup -x @/mail --iexclude-file @/www --parent @/db", &["@/mail"]),
+            ("borg create -e @/www -C lz4 --patterns-from @/db @/to::today @/mail", &["@/mail"]),
+            ("borg create @/to::today -p @/mail --exclude-if-present @/www", &["@/mail"]),
+            ("clamscan -r -l @/www --exclude-dir @/to --file-list @/borg @/mail", &["@/mail"]),
+            ("clamdscan --config-file @/db -m @/mail", &["@/mail"]),
+            ("zip -r @/to/out.zip @/mail -x @/www", &["@/mail"]),
+            ("zip -lf @/www -r @/to/out.zip -db @/mail -tt 2026-01-01", &["@/mail"]),
+            ("grep -r --label @/www word @/mail", &["@/mail"]),
+            ("grep -r word @/mail --binary-files without-match --exclude-dir @/mail/new", &["@/mail"]),
+            ("rg -r @/www word @/mail", &["@/mail"]),
+            ("rg --ignore-file @/www -j 4 word @/mail", &["@/mail"]),
+            ("ls -R --hide @/www --time-style full-iso @/mail", &["@/mail"]),
+            ("du --exclude @/www --time-style full-iso @/mail", &["@/mail"]),
         ] {
             assert_eq!(found(line), trees, "{line}");
         }

@@ -19,10 +19,11 @@ pub(super) fn is(option: &OsStr, letter: u8, long: &str) -> bool {
     option == long || (!bytes.starts_with(b"--") && bytes.last() == Some(&letter))
 }
 
-pub(super) fn is_any(option: &OsStr, known: &[&str]) -> bool {
-    known.iter().any(|known| match known.as_bytes() {
+/// Whether it is one of those.
+pub(super) fn is_any<'a>(option: &OsStr, known: impl IntoIterator<Item = &'a str>) -> bool {
+    known.into_iter().any(|known| match known.as_bytes() {
         [b'-', letter] if *letter != b'-' => is(option, *letter, known),
-        _ => option == *known,
+        _ => option == known,
     })
 }
 

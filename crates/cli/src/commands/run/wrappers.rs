@@ -71,7 +71,7 @@ fn run_by(wrapper: &Wrapper, command: &[OsString], from: usize) -> Option<usize>
     while let Some((at, word)) = words.next() {
         if word.as_bytes().starts_with(b"-") {
             let (option, joined) = split(word);
-            if joined.is_none() && is_any(option, wrapper.values) {
+            if joined.is_none() && is_any(option, wrapper.values.iter().copied()) {
                 words.next();
             }
         } else if is_program(word) {
