@@ -20,6 +20,7 @@
 //! | `names` | names of files that programs open, which nobody else can take |
 //! | `pulse` | the sign that the helper lives |
 //! | [`preload`] | the library that they load |
+//! | [`record`] | mounts that views have made, noted for other views |
 //! | `walks` | when a walk begins, and over which tree, pure |
 //! | `guide` | the sweep ahead of those who walk, and requests that wait for it |
 //! | [`bind`] | the same for programs that load none: the tree once more, by a mount whose openings the kernel asks about |
@@ -38,6 +39,7 @@ pub mod order;
 mod pace;
 pub mod preload;
 mod pulse;
+pub mod record;
 #[cfg(test)]
 mod testing;
 mod tree;

@@ -120,6 +120,33 @@ fn a_cold_walk_is_swept_ahead_of_and_a_warm_one_is_left_alone() {
     }
 }
 
+/// Nor is a view asked for what another one looks at by mounts of its own.
+#[test]
+fn two_views_of_a_tree_help_their_own_readers_alone() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    let other = image.beside("shown once more");
+    for (way, reads_by_the_first) in [(&[][..], false), (&[], true), (&["--fuse"], false)] {
+        let files = cold_tree(&mut image, &root);
+        let first = View::by_kernel(&root, &dir, &["--verbose"]);
+        let second = View::by(way, &root, &other, &["--verbose"]);
+        let (read, helping, idle) = match reads_by_the_first {
+            true => (&dir, first, second),
+            false => (&other, second, first),
+        };
+        let last = entries(&root.join("d6/e2"));
+        let archive = held_back::until(|| in_memory(&last) > 0, &mut archive_of(read)).stdout;
+        let [said, said_beside] = [helping, idle].map(|view| {
+            view.signal(Signal::INT);
+            view.end(Some(0))
+        });
+        assert!(figures(&said).0 >= files * 3 / 4, "{way:?}: {said}");
+        assert_eq!(figures(&said_beside), (0, 0), "{way:?}: {said_beside}");
+        assert!(archive == output(&mut archive_of(&root)), "another archive");
+    }
+}
+
 /// Where the kernel was built so that it asks nobody.
 #[test]
 fn what_the_kernel_cannot_show_is_shown_by_fuse() {

@@ -14,6 +14,8 @@ use onesweep_sys::{
     mounting,
 };
 
+use crate::record;
+
 /// Directories above one another, at most.
 const DEPTH_MAX: usize = 4096;
 
@@ -85,6 +87,8 @@ impl Lookout {
             return Ok(Mount::Unknown);
         }
         Ok(match self.top_of(mount, opened)? {
+            // That one helps who comes by its mounts, and none of its own looks may wait for this one.
+            Some(_) if record::is_served(opened.as_fd()) => Mount::Other,
             Some(place) if self.source.is_copied_at(&place, mounting::is_as_shown(opened.as_fd())?) => Mount::Other,
             Some(place) => {
                 self.showing.insert(mount);

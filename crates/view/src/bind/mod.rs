@@ -45,7 +45,7 @@ use onesweep_sys::{
 };
 
 use self::{doorman::Doorman, listeners::Listeners};
-use crate::{ahead::Figures, lock};
+use crate::{ahead::Figures, lock, record::Record};
 
 /// How a tree is shown.
 #[derive(Debug, Clone)]
@@ -68,6 +68,8 @@ pub struct Bound {
     doorman: Arc<Doorman>,
     bell: Arc<Bell>,
     keeper: JoinHandle<()>,
+    /// What other views are to know of its mounts.
+    _noted: [Option<Record>; 2],
 }
 
 impl fmt::Debug for Bound {
@@ -86,23 +88,22 @@ impl Bound {
         let _ = limits::raise_open_files();
         // Nothing that is opened by it is asked for: it is another mount.
         let own = mounting::own_mount_of(source, true)?;
+        let own_noted = Record::of_own(own.as_fd()).ok();
         let awake = settings.awake.then(|| Awake::while_busy(Busy::default()).ok()).flatten();
         let watch = MountWatch::new()?;
         let bell = Arc::new(Bell::new()?);
         let shown = mounting::mount_to_show(source, !settings.read_write)?;
         let mount = mounting::mount_id(shown.as_fd())?;
+        // Before anybody can open anything through it.
+        let shown_noted = Record::of_shown(shown.as_fd(), dir).ok();
         let doorman = Arc::new(Doorman::new(own, source, (shown.as_fd(), dir), settings.limit, awake)?);
         let mut begun = Begun(Some((Arc::clone(&doorman), Arc::clone(&bell))));
         let listeners = Listeners::begin(&doorman, &bell)?;
         let keeper = thread::Builder::new().name("view-keeper".into()).spawn(move || listeners.keep())?;
         mounting::show_mount(shown.as_fd(), dir)?;
         begun.0 = None;
-        Ok(Self { dir: dir.to_owned(), mount, watch, is_gone: Mutex::new(false), doorman, bell, keeper })
-    }
-
-    /// The number of the mount, as `/proc/self/mountinfo` has it.
-    pub fn mount(&self) -> u64 {
-        self.mount
+        let _noted = [own_noted, shown_noted];
+        Ok(Self { dir: dir.to_owned(), mount, watch, is_gone: Mutex::new(false), doorman, bell, keeper, _noted })
     }
 
     /// How it is shown, in words.

@@ -19,7 +19,7 @@ use super::{
     births::{Birth, keeps_handles},
     nodes::{Life, Name, NodeId, Nodes, ROOT},
 };
-use crate::{guide::Inode, lock};
+use crate::{guide::Inode, lock, record::Record};
 
 /// Directories that stay open.
 const DIRECTORIES_MAX: usize = 2048;
@@ -32,6 +32,8 @@ pub(super) struct Source {
     /// As others name it.
     path: PathBuf,
     root: Arc<OwnedFd>,
+    /// That the root is a mount of its own: views that the kernel shows leave it alone.
+    _noted: Option<Record>,
     /// The same, open for reading: marks and handles want that.
     anchor: OwnedFd,
     inode: Inode,
@@ -65,6 +67,8 @@ impl Source {
     pub(super) fn open(path: &Path, read_only: bool) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let own = if user::effective_uid() == 0 { mounting::own_mount_of(&path, read_only).ok() } else { None };
+        // Before anything is opened through it.
+        let noted = own.as_ref().and_then(|own| Record::of_own(own.as_fd()).ok());
         let root = match own {
             Some(root) => root,
             None => open_dir_handle(path.as_path())?,
@@ -81,6 +85,7 @@ impl Source {
         Ok(Self {
             path,
             root: Arc::new(root),
+            _noted: noted,
             anchor,
             inode,
             read_only,

@@ -1,7 +1,6 @@
 //! `onesweep view`: a tree shown once more, until a signal comes or a program has ended.
 
 pub(super) mod place;
-mod record;
 pub(super) mod shown;
 
 use std::{
@@ -27,7 +26,6 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use self::record::Record;
 use super::run::{End, as_started, cannot_wait, tell};
 use crate::{
     args::{ViewArgs, ViewOrder},
@@ -74,8 +72,8 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
 
 /// A tree that is shown, and by whom.
 enum Shown {
-    /// The kernel shows it; it is noted that this process has it do so.
-    ByKernel(Box<Bound>, Option<Record>),
+    /// The kernel does.
+    ByKernel(Box<Bound>),
     /// FUSE does, and this process reads.
     ByFuse(View, Why),
 }
@@ -90,14 +88,14 @@ enum Why {
 impl Shown {
     fn is_over(&self) -> bool {
         match self {
-            Self::ByKernel(bound, _) => bound.is_over(),
+            Self::ByKernel(bound) => bound.is_over(),
             Self::ByFuse(view, _) => view.is_over(),
         }
     }
 
     fn how(&self) -> String {
         match self {
-            Self::ByKernel(bound, _) => bound.how(),
+            Self::ByKernel(bound) => bound.how(),
             Self::ByFuse(view, Why::Asked) => view.how(),
             Self::ByFuse(view, Why::Refused(error)) => {
                 format!("{}; by FUSE, since the kernel can't show it itself ({error})", view.how())
@@ -109,7 +107,7 @@ impl Shown {
     fn take_away(self, typed: &Path, dir: &Path, told: &mpsc::Receiver<i32>) -> Result<Figures, Failure> {
         match self {
             Self::ByFuse(view, _) => shown::take_away(view, (typed, dir), told),
-            Self::ByKernel(mut bound, _record) => {
+            Self::ByKernel(mut bound) => {
                 // Who still uses it reads on without this process.
                 if !bound.is_over() && bound.unmount().is_err() && !bound.is_over() {
                     place::detach(dir).map_err(|error| Failure::io(typed, "unmount it", &error))?;
@@ -127,10 +125,7 @@ fn show(args: &ViewArgs, dir: &Path) -> Result<Shown, Failure> {
         Why::Asked
     } else {
         match show_by_kernel(args, dir) {
-            Ok(bound) => {
-                let record = Record::new(dir, bound.mount()).ok();
-                return Ok(Shown::ByKernel(Box::new(bound), record));
-            }
+            Ok(bound) => return Ok(Shown::ByKernel(Box::new(bound))),
             Err(error) => Why::Refused(error),
         }
     };

@@ -9,8 +9,8 @@ use std::{
 
 use onesweep_layout::mounts::MountTable;
 use onesweep_sys::mounting;
+use onesweep_view::record::{self, Former};
 
-use super::record::{self, Former};
 use crate::report::Failure;
 
 const STEP: &str = "show the tree there";

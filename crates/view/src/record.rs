@@ -1,10 +1,11 @@
-//! What is known of a tree that the kernel shows, also when the process that showed it was killed: such a mount looks as any other one.
+//! Mounts that views have made, noted where other views find it: those by which the kernel shows a tree, also when the process that showed it was
+//! killed, and those by which views look at their trees. Such a mount looks as any other one.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Read, Write},
     os::{
-        fd::AsFd,
+        fd::{AsFd, BorrowedFd},
         unix::{
             ffi::OsStrExt,
             fs::{DirBuilderExt, OpenOptionsExt},
@@ -24,7 +25,7 @@ const FOLDER: &str = "/run/onesweep-view";
 
 /// A mount that this process has made. It is known as such until this is dropped; when the process is killed, as one that was left behind.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(crate) struct Record {
     path: PathBuf,
     /// Locked as long as somebody serves it.
     _file: File,
@@ -32,7 +33,7 @@ pub(super) struct Record {
 
 /// What a mount is to a view that is to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Former {
+pub enum Former {
     /// None of ours.
     Another,
     /// Somebody serves it.
@@ -42,26 +43,37 @@ pub(super) enum Former {
 }
 
 impl Record {
-    /// Notes that this process shows a tree at `place` by the mount of that number.
-    pub(super) fn new(place: &Path, mount: u64) -> io::Result<Self> {
-        let folder = Path::new(FOLDER);
-        if let Ok(mounts) = MountTable::read() {
-            forget_those_that_are_gone(folder, |mount| mounts.by_id(mount).is_some());
-        }
-        Self::below(folder, place, mount)
+    /// Notes that the mount with this top is one by which this process is about to show a tree at `place`.
+    pub(crate) fn of_shown(top: BorrowedFd<'_>, place: &Path) -> io::Result<Self> {
+        Self::of(top, place)
     }
 
-    fn below(folder: &Path, place: &Path, mount: u64) -> io::Result<Self> {
+    /// Notes that the mount with this top is one by which this process looks at a tree: it is nowhere to be seen.
+    pub(crate) fn of_own(top: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::of(top, Path::new(""))
+    }
+
+    fn of(top: BorrowedFd<'_>, place: &Path) -> io::Result<Self> {
+        if let Ok(mounts) = MountTable::read() {
+            forget_those_that_are_gone(Path::new(FOLDER), |mount| mounts.by_id(mount).is_some());
+        }
+        Self::below(Path::new(FOLDER), top, place, mounting::mount_id(top)?)
+    }
+
+    fn below(folder: &Path, top: BorrowedFd<'_>, place: &Path, mount: u64) -> io::Result<Self> {
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        let path = folder.join(mount.to_string());
-        // One of a mount that is gone, whose number this one has.
-        let _ = fs::remove_file(&path);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let new = folder.join(format!("{mount}.new"));
+        // One of a process that was killed, when a mount that is gone had this number.
+        let _ = fs::remove_file(&new);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
         file.try_lock()?;
-        file.write_all(&text(place)?)?;
+        file.write_all(&text(top, place)?)?;
+        // Whoever finds it finds it locked, and in place of another one of such a mount.
+        let path = folder.join(mount.to_string());
+        fs::rename(new, &path)?;
         Ok(Self { path, _file: file })
     }
 }
@@ -84,7 +96,7 @@ fn forget_those_that_are_gone(folder: &Path, is_there: impl Fn(u64) -> bool) {
 }
 
 /// What is mounted at `place`, if a view is.
-pub(super) fn former(place: &Path) -> Former {
+pub fn former(place: &Path) -> Former {
     let Ok(mounts) = MountTable::read() else { return Former::Another };
     let top = mounts.iter().rfind(|mount| mount.mount_point == place);
     // Before Linux 6.8 a number may have come to another mount at the same place.
@@ -93,13 +105,8 @@ pub(super) fn former(place: &Path) -> Former {
 }
 
 fn former_below(folder: &Path, place: &Path, mount: u64) -> Former {
-    let read = || -> io::Result<(File, Vec<u8>)> {
-        let mut file = File::open(folder.join(mount.to_string()))?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok((file, bytes))
-    };
-    let (Ok((file, noted)), Ok(there)) = (read(), text(place)) else { return Former::Another };
+    let there = || text(open_handle(place)?.as_fd(), place);
+    let (Ok((file, noted)), Ok(there)) = (noted_below(folder, mount), there()) else { return Former::Another };
     // The number may have come to another mount.
     if noted != there {
         return Former::Another;
@@ -107,12 +114,33 @@ fn former_below(folder: &Path, place: &Path, mount: u64) -> Former {
     if file.try_lock().is_ok() { Former::LeftBehind } else { Former::Served }
 }
 
-/// The place, and what is there.
-fn text(place: &Path) -> io::Result<Vec<u8>> {
-    let directory = open_handle(place)?;
-    let mount = mounting::unique_mount_id(directory.as_fd())?.unwrap_or(0);
-    let facts = statx_fd(directory.as_fd())?;
-    let mut text = format!("{mount} {} {} ", facts.dev, facts.ino).into_bytes();
+/// Whether the mount through which something was opened is one that a view has made and somebody serves.
+pub(crate) fn is_served(open: BorrowedFd<'_>) -> bool {
+    mounting::mount_id(open).is_ok_and(|mount| is_served_below(Path::new(FOLDER), open, mount))
+}
+
+fn is_served_below(folder: &Path, open: BorrowedFd<'_>, mount: u64) -> bool {
+    let (Ok((file, noted)), Ok(start)) = (noted_below(folder, mount), start(open)) else { return false };
+    noted.starts_with(start.as_bytes()) && file.try_lock().is_err()
+}
+
+/// What is noted of the mount of that number.
+fn noted_below(folder: &Path, mount: u64) -> io::Result<(File, Vec<u8>)> {
+    let mut file = File::open(folder.join(mount.to_string()))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok((file, bytes))
+}
+
+/// What a note begins with: a number that the mount has alone, where the kernel gives any.
+fn start(open: BorrowedFd<'_>) -> io::Result<String> {
+    Ok(format!("{} ", mounting::unique_mount_id(open)?.unwrap_or(0)))
+}
+
+/// The top of a mount, and the place where it is to be seen.
+fn text(top: BorrowedFd<'_>, place: &Path) -> io::Result<Vec<u8>> {
+    let facts = statx_fd(top)?;
+    let mut text = format!("{}{} {} ", start(top)?, facts.dev, facts.ino).into_bytes();
     text.extend(place.as_os_str().as_bytes());
     Ok(text)
 }
@@ -127,21 +155,27 @@ mod tests {
         let (records, place) = (folder.path().join("records"), folder.path().join("place"));
         fs::create_dir(&place).unwrap();
         let is = |mount| former_below(&records, &place, mount);
+        let below = |mount| Record::below(&records, open_handle(&place).unwrap().as_fd(), &place, mount).unwrap();
+        // By anything that is opened through it, wherever that is.
+        let is_served = |mount| is_served_below(&records, File::open(folder.path()).unwrap().as_fd(), mount);
         assert_eq!(is(7), Former::Another);
-        let record = Record::below(&records, &place, 7).unwrap();
+        let record = below(7);
         assert_eq!((is(7), is(8)), (Former::Served, Former::Another));
+        assert!(is_served(7) && !is_served(8));
         drop(record);
         assert_eq!(is(7), Former::Another);
-        let mut record = Record::below(&records, &place, 7).unwrap();
+        assert!(!is_served(7));
+        let mut record = below(7);
         // As when its process is killed.
         record.path = folder.path().join("none");
         drop(record);
         assert_eq!(is(7), Former::LeftBehind);
+        assert!(!is_served(7), "nobody is left to help there");
         assert_eq!(former_below(&records, folder.path(), 7), Former::Another, "another place");
         fs::rename(&place, folder.path().join("former")).unwrap();
         fs::create_dir(&place).unwrap();
         assert_eq!(is(7), Former::Another, "something else is there by now");
-        let _served = Record::below(&records, &place, 8).unwrap();
+        let _served = below(8);
         forget_those_that_are_gone(&records, |mount| mount == 7);
         let left = || fs::read_dir(&records).unwrap().count();
         assert_eq!(left(), 2, "one is there, and the other is served");
