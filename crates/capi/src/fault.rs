@@ -117,6 +117,11 @@ impl Fault {
         Self { number: number_of(error), ..Self::new(code, text) }
     }
 
+    /// Where the kernel may not have been asked.
+    fn io_if(code: Code, error: Option<&io::Error>, text: String) -> Self {
+        Self { number: error.map_or(0, number_of), ..Self::new(code, text) }
+    }
+
     pub(crate) fn cancelled() -> Self {
         Self::new(ONESWEEP_ERROR_CANCELLED, "stopped before everything was handed over")
     }
@@ -129,8 +134,8 @@ impl From<SweepError> for Fault {
             SweepError::Root { source, .. } => Self::io(ONESWEEP_ERROR_ROOT, source, text),
             SweepError::NoRoots => Self::new(ONESWEEP_ERROR_NO_ROOTS, text),
             SweepError::Setting(_) => Self::new(ONESWEEP_ERROR_SETTING, text),
-            SweepError::Device { .. } => Self::new(ONESWEEP_ERROR_DEVICE, text),
-            SweepError::Snapshot { .. } => Self::new(ONESWEEP_ERROR_SNAPSHOT, text),
+            SweepError::Device { source, .. } => Self::io_if(ONESWEEP_ERROR_DEVICE, source.as_ref(), text),
+            SweepError::Snapshot { source, .. } => Self::io_if(ONESWEEP_ERROR_SNAPSHOT, source.as_ref(), text),
             SweepError::System { source, .. } => Self::io(ONESWEEP_ERROR_SYSTEM, source, text),
             _ => Self::new(ONESWEEP_ERROR_FAULT, text),
         }
@@ -234,6 +239,34 @@ mod tests {
         assert_eq!(look(7, || panic!("inside")), 7);
         assert_eq!(guarded(|| Ok(())), ONESWEEP_OK);
         assert!(!message().is_empty(), "what went well changes nothing");
+    }
+
+    #[test]
+    fn errors_of_sweeps_keep_what_the_kernel_said() {
+        let (path, reason) = (PathBuf::from("/a"), String::from("no"));
+        let source = |number| io::Error::from_raw_os_error(number);
+        let denied = || Some(source(13));
+        let cases = [
+            (SweepError::Root { path: path.clone(), source: source(2) }, ONESWEEP_ERROR_ROOT, 2),
+            (SweepError::NoRoots, ONESWEEP_ERROR_NO_ROOTS, 0),
+            (
+                SweepError::Device { path: path.clone(), reason: reason.clone(), source: denied() },
+                ONESWEEP_ERROR_DEVICE,
+                13,
+            ),
+            (SweepError::Device { path: path.clone(), reason: reason.clone(), source: None }, ONESWEEP_ERROR_DEVICE, 0),
+            (
+                SweepError::Snapshot { path: path.clone(), reason: reason.clone(), source: denied() },
+                ONESWEEP_ERROR_SNAPSHOT,
+                13,
+            ),
+            (SweepError::Snapshot { path, reason, source: None }, ONESWEEP_ERROR_SNAPSHOT, 0),
+            (SweepError::System { what: "a thread", source: source(11) }, ONESWEEP_ERROR_SYSTEM, 11),
+        ];
+        for (error, code, number) in cases {
+            let fault = Fault::from(error);
+            assert_eq!((fault.code, fault.number), (code, number), "{}", fault.text);
+        }
     }
 
     #[test]

@@ -124,10 +124,10 @@ pub(crate) fn of_file(error: &FileError) -> String {
 pub(crate) fn of_sweep(error: &SweepError) -> String {
     match error {
         SweepError::Root { path, source } => of_step(path, "read", source),
-        SweepError::Device { path, reason } => {
+        SweepError::Device { path, reason, .. } => {
             format!("{}: cannot read its device: {}", path_text(path), one_line(&without_numbers(reason)))
         }
-        SweepError::Snapshot { path, reason } => {
+        SweepError::Snapshot { path, reason, .. } => {
             let reason = one_line(&without_numbers(reason));
             format!("{}: cannot hold it at one moment: {reason}", path_text(path))
         }
@@ -163,8 +163,9 @@ mod tests {
             assert!(!advice(&error, Part::Other, false).contains("--exclude"));
             assert_eq!(advice(&error, Part::Other, true), "");
         }
-        let error =
-            SweepError::Device { path: "d".into(), reason: "no: Permission denied (os error 13); be root".into() };
+        let source = io::Error::from_raw_os_error(13);
+        let reason = format!("no: {source}; be root");
+        let error = SweepError::Device { path: "d".into(), reason, source: Some(source) };
         assert_eq!(of_sweep(&error), "d: cannot read its device: no: Permission denied; be root");
     }
 

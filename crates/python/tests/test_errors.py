@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import os
 import pickle
 import subprocess
@@ -96,6 +97,29 @@ def test_device_and_snapshot_that_can_not_be() -> None:
     with pytest.raises(onesweep.SnapshotError) as snapshot:
         onesweep.read("/proc/self/limits", snapshot=True)
     assert snapshot.value.filename == "/proc/self/limits"
+    assert snapshot.value.errno == (errno.EOPNOTSUPP if os.geteuid() == 0 else errno.EPERM)
+
+
+def test_who_may_not_read_the_device_or_hold_writers_is_told_so_by_class() -> None:
+    script = """
+import os, onesweep
+if os.geteuid() == 0:
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+for option, path in ("snapshot", "/proc/self/limits"), ("device", "/"):
+    try:
+        onesweep.read(path, **{option: True}).close()
+    except onesweep.SweepError as error:
+        print(type(error).__name__, isinstance(error, PermissionError), error.errno, error, sep="|")
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    snapshot, *device = [line.split("|", 3) for line in run.stdout.splitlines()]
+    assert snapshot[:3] == ["SnapshotError", "True", str(errno.EPERM)], run.stdout
+    # What lies below / differs: where there is a device that may not be opened, the kernel has said so.
+    for name, is_permission, number, text in device:
+        expected = ("True", str(errno.EACCES)) if "Permission denied" in text else ("False", number)
+        assert (name, is_permission, number) == ("DeviceError", *expected), text
 
 
 def unreadable(root: Path) -> Path:

@@ -62,7 +62,7 @@ impl DeviceCheck {
         if self.nodes.contains_key(&volume) {
             return Ok(());
         }
-        let fail = |reason: String| SweepError::Device { path: path.to_owned(), reason };
+        let fail = |reason: String| SweepError::Device { path: path.to_owned(), reason, source: None };
         if let Some(reason) = refusal(placement) {
             return Err(fail(reason));
         }
@@ -71,7 +71,8 @@ impl DeviceCheck {
             return Err(fail("direct reads (O_DIRECT) are switched off; leave out --device".into()));
         }
         let node = block::open_device_direct(stack.node.as_path()).map_err(|error| {
-            fail(format!("cannot open {}: {error}; be root, or leave out --device", stack.node.display()))
+            let reason = format!("cannot open {}: {error}; be root, or leave out --device", stack.node.display());
+            SweepError::Device { path: path.to_owned(), reason, source: Some(error) }
         })?;
         self.nodes.insert(volume, Arc::new(node));
         Ok(())

@@ -30,6 +30,8 @@ pub enum SweepError {
         path: PathBuf,
         /// Why not, and what to do instead.
         reason: String,
+        /// What the kernel said, which `reason` tells, too; `None` where it wasn't asked.
+        source: Option<io::Error>,
     },
     /// File systems can't be held at one moment.
     #[error("cannot hold {} at one moment: {reason}", path.display())]
@@ -38,6 +40,8 @@ pub enum SweepError {
         path: PathBuf,
         /// Why not, and what to do instead.
         reason: String,
+        /// What the kernel said, which `reason` tells, too; `None` where it wasn't asked.
+        source: Option<io::Error>,
     },
     /// The machine refused something that every sweep needs.
     #[error("{what}: {source}")]

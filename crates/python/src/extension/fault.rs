@@ -40,11 +40,15 @@ pub(crate) fn of_sweep(py: Python<'_>, error: &SweepError, style: Style) -> PyEr
     let message = error.to_string();
     let plain = |class, path| Fault { class, number: None, cause: None, path, message: message.clone() };
     let io = |class, path, source: &io::Error| of_io(class, path, source, message.clone());
+    let perhaps = |class, path, source: Option<&io::Error>| match source {
+        Some(source) => io(class, path, source),
+        None => plain(class, path),
+    };
     match error {
         SweepError::NoRoots | SweepError::Setting(_) => return PyValueError::new_err(message),
         SweepError::Root { path, source } => io("RootError", Some((&**path, style)), source),
-        SweepError::Device { path, .. } => plain("DeviceError", Some((&**path, style))),
-        SweepError::Snapshot { path, .. } => plain("SnapshotError", Some((&**path, style))),
+        SweepError::Device { path, source, .. } => perhaps("DeviceError", Some((&**path, style)), source.as_ref()),
+        SweepError::Snapshot { path, source, .. } => perhaps("SnapshotError", Some((&**path, style)), source.as_ref()),
         SweepError::System { source, .. } => io("SystemError", None, source),
         _ => plain("SweepError", None),
     }

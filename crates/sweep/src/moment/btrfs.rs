@@ -42,7 +42,7 @@ pub(super) fn snapshot(
     voice: &Voice,
 ) -> Result<Option<InSnapshot>, SweepError> {
     let live = subvolume_of(root, place)?;
-    let fail = |error: io::Error| failed(root.shown, "cannot take a snapshot of its subvolume", &error);
+    let fail = |error: io::Error| failed(root.shown, "cannot take a snapshot of its subvolume", error);
     let directory = files::open_dir(live.as_path()).map_err(fail)?;
     if subvolume::is_read_only(directory.as_fd()).map_err(fail)? {
         return Ok(None);
@@ -63,7 +63,7 @@ pub(super) fn snapshot(
 fn subvolume_of(root: &Live<'_>, place: &Place) -> Result<PathBuf, SweepError> {
     for path in place.path.ancestors() {
         let stat = files::statx_at(files::CURRENT_DIR, path, true);
-        let stat = stat.map_err(|error| failed(root.shown, "cannot look at what it lies in", &error))?;
+        let stat = stat.map_err(|error| failed(root.shown, "cannot look at what it lies in", error))?;
         if stat.dev != place.dev || stat.mnt_id != place.mnt_id {
             break;
         }

@@ -11,7 +11,7 @@ use onesweep_sys::{
     freeze::{self, Frozen},
 };
 
-use super::{Live, directory_of, failed, ground::written_with, place_of, refused};
+use super::{Live, directory_of, failed, ground::written_with, place_of, refused, refused_by};
 use crate::error::{FileError, SweepError};
 
 /// A file system that is frozen.
@@ -28,7 +28,7 @@ impl Freeze {
         let fd = directory_of(root, &place)?;
         // What is written here need not be written while others wait.
         let _ = files::sync_file_system(std::os::fd::AsFd::as_fd(&fd));
-        let frozen = freeze::freeze(fd, limit).map_err(|error| explain(root, &error))?;
+        let frozen = freeze::freeze(fd, limit).map_err(|error| explain(root, error))?;
         Ok(Self { shown: root.shown.to_owned(), limit, frozen })
     }
 
@@ -48,16 +48,19 @@ impl Freeze {
 }
 
 /// Why a file system can't be frozen.
-fn explain(root: &Live<'_>, error: &io::Error) -> SweepError {
+fn explain(root: &Live<'_>, error: io::Error) -> SweepError {
     const EBUSY: i32 = 16;
     let fs_type = &root.placement.fs_type;
     match error.raw_os_error() {
         Some(EBUSY) => {
-            refused(root.shown, "its file system is frozen already; thaw it (fsfreeze --unfreeze), then run again")
+            let reason = "its file system is frozen already; thaw it (fsfreeze --unfreeze), then run again";
+            refused_by(root.shown, error, reason)
         }
-        _ if error.kind() == io::ErrorKind::Unsupported => {
-            refused(root.shown, format!("{fs_type} has no snapshots and can't be frozen; leave out --snapshot"))
-        }
+        _ if error.kind() == io::ErrorKind::Unsupported => refused_by(
+            root.shown,
+            error,
+            format!("{fs_type} has no snapshots and can't be frozen; leave out --snapshot"),
+        ),
         _ => failed(root.shown, "cannot freeze its file system", error),
     }
 }

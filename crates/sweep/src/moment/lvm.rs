@@ -40,6 +40,25 @@ pub(super) fn is_volume(placement: &Placement) -> bool {
     top.is_some_and(|layer| layer.kind.as_deref() == Some("LVM"))
 }
 
+/// Why no snapshot is to be had, with what the kernel said, where it was asked and no program of LVM.
+#[derive(Debug)]
+struct Trouble {
+    text: String,
+    source: Option<io::Error>,
+}
+
+impl Trouble {
+    fn of_kernel(text: String, source: io::Error) -> Self {
+        Self { text, source: Some(source) }
+    }
+}
+
+impl<T: Into<String>> From<T> for Trouble {
+    fn from(text: T) -> Self {
+        Self { text: text.into(), source: None }
+    }
+}
+
 /// The programs of LVM.
 #[derive(Debug, Clone)]
 pub(super) struct Programs {
@@ -55,30 +74,33 @@ impl Programs {
     }
 
     /// Runs one of them; gives what it wrote, or what it said.
-    fn run(&self, program: &str, arguments: &[&OsStr]) -> Result<String, String> {
+    fn run(&self, program: &str, arguments: &[&OsStr]) -> Result<String, Trouble> {
         let path = self.folder.as_ref().map_or_else(|| program.into(), |folder| folder.join(program));
         let mut command = Command::new(path);
         command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").env("LVM_SUPPRESS_FD_WARNINGS", "1");
-        let out = command.output().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => format!("{program} is not installed; install lvm2, or leave out --snapshot"),
-            _ => format!("cannot run {program}: {error}"),
+        let out = command.output().map_err(|error| {
+            let text = match error.kind() {
+                io::ErrorKind::NotFound => format!("{program} is not installed; install lvm2, or leave out --snapshot"),
+                _ => format!("cannot run {program}: {error}"),
+            };
+            Trouble::of_kernel(text, error)
         })?;
         if out.status.success() {
             return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&out.stderr);
-        Err(format!("{program} failed: {}", reason(&said).unwrap_or("it says nothing")))
+        Err(format!("{program} failed: {}", reason(&said).unwrap_or("it says nothing")).into())
     }
 
     /// What `lvs` tells of some volumes: one row for each, in the order of `fields`.
-    fn volumes(&self, fields: &str, of: &[&OsStr]) -> Result<Vec<Vec<String>>, String> {
+    fn volumes(&self, fields: &str, of: &[&OsStr]) -> Result<Vec<Vec<String>>, Trouble> {
         let shape = ["--noheadings", "--separator", "|", "-o", fields].map(OsStr::new);
         let told = self.run("lvs", &[&shape, of].concat())?;
         let rows: Vec<Vec<String>> =
             told.lines().map(row).filter(|row| row.iter().any(|field| !field.is_empty())).collect();
         let expected = fields.split(',').count();
         match rows.iter().find(|row| row.len() != expected) {
-            Some(odd) => Err(format!("lvs told {odd:?} where {expected} fields were asked for")),
+            Some(odd) => Err(format!("lvs told {odd:?} where {expected} fields were asked for").into()),
             None => Ok(rows),
         }
     }
@@ -129,7 +151,7 @@ impl LvmSnapshot {
             unmount(&mount_point)?;
             fs::remove_dir(&mount_point)?;
         }
-        remove_volume(&self.programs, &self.volume).map_err(io::Error::other)
+        remove_volume(&self.programs, &self.volume).map_err(|trouble| io::Error::other(trouble.text))
     }
 }
 
@@ -152,7 +174,7 @@ fn unmount(mount_point: &Path) -> io::Result<()> {
     }
 }
 
-fn remove_volume(programs: &Programs, volume: &str) -> Result<(), String> {
+fn remove_volume(programs: &Programs, volume: &str) -> Result<(), Trouble> {
     programs.run("lvremove", &["--force", "--quiet", volume].map(OsStr::new)).map(drop)
 }
 
@@ -171,11 +193,15 @@ pub(super) fn snapshot(
     if mount.root != Path::new("/") || !place.path.starts_with(&mount.mount_point) {
         return Err(refused(root.shown, NOT_BELOW));
     }
-    let taken = take(&node, &mount.fs_type, programs, mounts, voice)
-        .map_err(|why| refused(root.shown, format!("cannot take a snapshot of its volume: {why}")))?;
+    let fail = |what: &str, Trouble { text, source }| {
+        let (path, reason) = (root.shown.to_owned(), format!("cannot {what} of its volume: {text}"));
+        SweepError::Snapshot { path, reason, source }
+    };
+    let taken =
+        take(&node, &mount.fs_type, programs, mounts, voice).map_err(|trouble| fail("take a snapshot", trouble))?;
     let at = taken.mount_point.clone().unwrap_or_default();
     let stat = files::open_dir(at.as_path()).and_then(|fd| files::statx_fd(fd.as_fd()));
-    let stat = stat.map_err(|error| refused(root.shown, format!("cannot open the snapshot of its volume: {error}")))?;
+    let stat = stat.map_err(|error| fail("open the snapshot", Trouble::of_kernel(error.to_string(), error)))?;
     Ok(InSnapshot {
         dev: stat.dev,
         live_dev: place.dev,
@@ -193,9 +219,11 @@ fn take(
     programs: &Programs,
     mounts: &MountTable,
     voice: &Voice,
-) -> Result<LvmSnapshot, String> {
+) -> Result<LvmSnapshot, Trouble> {
     let volumes = programs.volumes("vg_name,lv_name,pool_lv", &[node.as_os_str()])?;
-    let [volume] = &volumes[..] else { return Err(format!("lvs knows {} volumes of it, not one", volumes.len())) };
+    let [volume] = &volumes[..] else {
+        return Err(format!("lvs knows {} volumes of it, not one", volumes.len()).into());
+    };
     let (group, origin, is_thin) = (&volume[0], format!("{}/{}", volume[0], volume[1]), !volume[2].is_empty());
     remove_left_over(group, programs, mounts, voice)?;
     let name = NAMES.next();
@@ -207,7 +235,9 @@ fn take(
     let told = programs.volumes("lv_path", &[OsStr::new(&taken.volume)])?;
     let device = told.first().map(|row| PathBuf::from(&row[0])).ok_or("lvs does not know the snapshot")?;
     let mount_point = programs.mount_points.join(&name);
-    let failed = |what: &str, error: io::Error| format!("cannot {what} {}: {error}", mount_point.display());
+    let failed = |what: &str, error: io::Error| {
+        Trouble::of_kernel(format!("cannot {what} {}: {error}", mount_point.display()), error)
+    };
     fs::create_dir(&mount_point).map_err(|error| failed("make", error))?;
     if let Err(error) = mounting::mount_read_only(&device, &mount_point, fs_type, options(fs_type)) {
         let _ = fs::remove_dir(&mount_point);
@@ -218,7 +248,7 @@ fn take(
 }
 
 /// Removes snapshots whose makers are gone.
-fn remove_left_over(group: &str, programs: &Programs, mounts: &MountTable, voice: &Voice) -> Result<(), String> {
+fn remove_left_over(group: &str, programs: &Programs, mounts: &MountTable, voice: &Voice) -> Result<(), Trouble> {
     for volume in programs.volumes("lv_name", &[OsStr::new(group)])? {
         let name = &volume[0];
         let Some(maker) = NAMES.maker(name).filter(|&maker| maker != std::process::id()) else { continue };
@@ -233,7 +263,9 @@ fn remove_left_over(group: &str, programs: &Programs, mounts: &MountTable, voice
         let _ = fs::remove_dir(&mount_point);
         match remove_volume(programs, &whole) {
             Ok(()) => voice.tell(format!("{whole}: a snapshot that an earlier run left; removed")),
-            Err(why) => voice.tell(format!("{whole}: cannot remove a snapshot that an earlier run left: {why}")),
+            Err(Trouble { text, .. }) => {
+                voice.tell(format!("{whole}: cannot remove a snapshot that an earlier run left: {text}"));
+            }
         }
     }
     Ok(())
@@ -282,7 +314,7 @@ mod tests {
             calls.lines().map(str::to_owned).collect()
         }
 
-        fn take(&self, fs_type: &str) -> Result<LvmSnapshot, String> {
+        fn take(&self, fs_type: &str) -> Result<LvmSnapshot, Trouble> {
             let voice = Voice(None);
             take(Path::new("/dev/mapper/vg0-home"), fs_type, &self.programs, &MountTable::default(), &voice)
         }
@@ -323,11 +355,11 @@ mod tests {
             Self(stand_ins)
         }
 
-        fn row_of(&self, node: &str) -> Result<Vec<Vec<String>>, String> {
+        fn row_of(&self, node: &str) -> Result<Vec<Vec<String>>, Trouble> {
             self.0.programs.volumes("vg_name,lv_name,pool_lv", &[OsStr::new(node)])
         }
 
-        fn take(&self, node: &str) -> Result<LvmSnapshot, String> {
+        fn take(&self, node: &str) -> Result<LvmSnapshot, Trouble> {
             take(Path::new(node), "ext4", &self.0.programs, &MountTable::default(), &Voice(None))
         }
     }
@@ -354,17 +386,18 @@ mod tests {
             ("/dev/mapper/vg0-none", "lvs failed: Failed to find logical volume \"vg0/none\""),
             ("/dev/mapper/none-home", "lvs failed: Cannot process volume group none"),
         ] {
-            assert_eq!(thick.row_of(node).unwrap_err(), said);
+            assert_eq!(thick.row_of(node).unwrap_err().text, said);
         }
         let said = "lvcreate failed: snapshot: Required device-mapper target(s) not detected in your kernel.";
-        assert_eq!(thick.take("/dev/mapper/vg0-home").err().unwrap(), said);
+        assert_eq!(thick.take("/dev/mapper/vg0-home").err().unwrap().text, said);
         let snapshots = Recording::new(include_str!("../../tests/lvm/snapshots.txt"));
-        let said = remove_volume(&snapshots.0.programs, "vg1/onesweep_moment_1-2").unwrap_err();
+        let said = remove_volume(&snapshots.0.programs, "vg1/onesweep_moment_1-2").unwrap_err().text;
         assert_eq!(said, "lvremove failed: Failed to update pool vg1/pool.");
         remove_volume(&snapshots.0.programs, "vg1/onesweep_moment_1-1").unwrap();
         let full = Recording::new(include_str!("../../tests/lvm/full.txt"));
         let words = "--driverloaded n --yes --quiet --name onesweep_moment_1-0 -an -Zn -Wn --extents 16 vg0";
-        let said = full.0.programs.run("lvcreate", &words.split(' ').map(OsStr::new).collect::<Vec<_>>()).unwrap_err();
+        let said =
+            full.0.programs.run("lvcreate", &words.split(' ').map(OsStr::new).collect::<Vec<_>>()).unwrap_err().text;
         assert_eq!(said, "lvcreate failed: Volume group \"vg0\" has insufficient free space (0 extents): 16 required.");
         assert_eq!((reason("WARNING: x\n"), reason(" \n")), (Some("WARNING: x"), None));
     }
@@ -376,14 +409,14 @@ mod tests {
         let no_device_mapper =
             "lvcreate failed: snapshot: Required device-mapper target(s) not detected in your kernel.";
         let hyphens = Recording::new(include_str!("../../tests/lvm/hyphens.txt"));
-        assert_eq!(hyphens.take("/dev/mapper/vg--a-my--home").err().unwrap(), no_device_mapper);
+        assert_eq!(hyphens.take("/dev/mapper/vg--a-my--home").err().unwrap().text, no_device_mapper);
         let calls = hyphens.0.calls();
         let removed: Vec<_> = calls.iter().filter(|call| call.starts_with("lvremove")).collect();
         assert_eq!(removed, ["lvremove --force --quiet vg-a/onesweep_moment_4294967294-0"]);
         assert!(calls.last().unwrap().ends_with(" --extents 10%ORIGIN vg-a/my-home"), "{calls:?}");
 
         let snapshots = Recording::new(include_str!("../../tests/lvm/snapshots.txt"));
-        assert_eq!(snapshots.take("/dev/mapper/vg1-thin").err().unwrap(), no_device_mapper);
+        assert_eq!(snapshots.take("/dev/mapper/vg1-thin").err().unwrap().text, no_device_mapper);
         let made = snapshots.0.calls().pop().unwrap();
         assert!(made.ends_with(" --setactivationskip n vg1/thin"), "{made}");
     }
@@ -406,7 +439,8 @@ mod tests {
     fn what_fails_leaves_nothing() {
         let stand_ins = StandIns::new("  vg0|home|", "  home\\n", Path::new("/dev/null"));
         let why = stand_ins.take("ext4").err().unwrap();
-        assert!(why.contains("cannot mount it on"), "{why}");
+        assert!(why.text.contains("cannot mount it on"), "{why:?}");
+        assert!(why.source.is_some_and(|said| said.raw_os_error().is_some()), "the number is the kernel's");
         let calls = stand_ins.calls();
         let created = calls.iter().find(|call| call.starts_with("lvcreate")).unwrap();
         let name = created.split(' ').find(|word| word.starts_with(NAMES.prefix)).unwrap();
@@ -421,14 +455,18 @@ mod tests {
         let full = "echo '  Volume group \"vg0\" has insufficient free space (0 extents): 256 required.' >&2; exit 5";
         stand_ins.program("lvcreate", full);
         let why = stand_ins.take("ext4").err().unwrap();
-        assert_eq!(why, "lvcreate failed: Volume group \"vg0\" has insufficient free space (0 extents): 256 required.");
+        assert!(why.source.is_none(), "a program said it, not the kernel");
+        assert_eq!(
+            why.text,
+            "lvcreate failed: Volume group \"vg0\" has insufficient free space (0 extents): 256 required."
+        );
         assert!(stand_ins.calls().iter().all(|call| !call.starts_with("lvremove")));
         stand_ins.program("lvs", "echo '  Failed to find logical volume \"x\"' >&2; exit 5");
-        assert!(stand_ins.take("xfs").err().unwrap().contains("Failed to find"));
+        assert!(stand_ins.take("xfs").err().unwrap().text.contains("Failed to find"));
         stand_ins.program("lvs", "echo '  vg0|home'");
-        assert!(stand_ins.take("xfs").err().unwrap().contains("3 fields"));
+        assert!(stand_ins.take("xfs").err().unwrap().text.contains("3 fields"));
         fs::remove_file(stand_ins.folder.path().join("lvs")).unwrap();
-        assert!(stand_ins.take("xfs").err().unwrap().contains("lvs is not installed"));
+        assert!(stand_ins.take("xfs").err().unwrap().text.contains("lvs is not installed"));
     }
 
     /// A loop device, detached when dropped, with what is mounted of it.

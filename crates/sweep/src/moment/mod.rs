@@ -100,18 +100,24 @@ impl fmt::Debug for Moment {
 
 /// What keeps a named path from being held.
 fn refused(path: &Path, reason: impl Into<String>) -> SweepError {
-    SweepError::Snapshot { path: path.to_owned(), reason: reason.into() }
+    SweepError::Snapshot { path: path.to_owned(), reason: reason.into(), source: None }
+}
+
+/// The same where that is what the kernel said, which the reason tells in other words.
+fn refused_by(path: &Path, error: io::Error, reason: impl Into<String>) -> SweepError {
+    SweepError::Snapshot { path: path.to_owned(), reason: reason.into(), source: Some(error) }
 }
 
 /// The same for what the kernel said.
-fn failed(path: &Path, what: &str, error: &io::Error) -> SweepError {
+fn failed(path: &Path, what: &str, error: io::Error) -> SweepError {
     let advice = match error.kind() {
         io::ErrorKind::PermissionDenied => "; run as root, or leave out --snapshot",
         io::ErrorKind::ReadOnlyFilesystem => "; name it by a mount that can be written to",
         io::ErrorKind::StorageFull => "; make room and run again",
         _ => "",
     };
-    refused(path, format!("{what}: {error}{advice}"))
+    let reason = format!("{what}: {error}{advice}");
+    refused_by(path, error, reason)
 }
 
 impl Moment {
@@ -228,7 +234,7 @@ const NOT_BELOW: &str = "it is shown by a mount of a part of its file system (a 
                          whole, or leave out --snapshot";
 
 fn place_of(root: &Live<'_>) -> Result<Place, SweepError> {
-    let fail = |error: io::Error| failed(root.shown, "cannot find its place", &error);
+    let fail = |error: io::Error| failed(root.shown, "cannot find its place", error);
     let canonical = match (root.opened.parent(), root.opened.file_name()) {
         // The last part may be a link that is meant itself.
         (Some(parent), Some(name)) if !path_bytes(root.opened).ends_with(b"/") => {
@@ -245,7 +251,7 @@ fn place_of(root: &Live<'_>) -> Result<Place, SweepError> {
 
 /// A directory of the file system of a path, open as ioctls want it: the path itself, or the one that it is in.
 fn directory_of(root: &Live<'_>, place: &Place) -> Result<OwnedFd, SweepError> {
-    let fail = |error: io::Error| failed(root.shown, "cannot open it", &error);
+    let fail = |error: io::Error| failed(root.shown, "cannot open it", error);
     let fd = match files::open_dir(place.path.as_path()) {
         Ok(fd) => fd,
         Err(_) => files::open_dir(place.path.parent().unwrap_or(Path::new("/"))).map_err(fail)?,

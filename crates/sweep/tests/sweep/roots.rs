@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
-use onesweep::{BulkRead, FileError, Filter};
+use onesweep::{BulkRead, FileError, Filter, SweepError};
 
 use crate::trees::deliver;
 
@@ -51,6 +51,25 @@ fn what_is_open_is_read_whatever_it_is_called_by() {
     assert!(
         matches!(&errors[..], [FileError::Io { path, .. } | FileError::Vanished { path }] if path == Path::new("f"))
     );
+}
+
+/// Where nothing can be held, the kernel says why, and where there is no device it isn't asked.
+#[test]
+fn what_can_not_be_held_or_read_by_its_device_tells_what_the_kernel_said() {
+    const EPERM: i32 = 1;
+    const EOPNOTSUPP: i32 = 95;
+    let process = || BulkRead::new(["/proc/self/limits"]);
+    match process().snapshot(true).start() {
+        Err(SweepError::Snapshot { source, .. }) => {
+            let number = source.and_then(|said| said.raw_os_error());
+            assert!(matches!(number, Some(EPERM | EOPNOTSUPP)), "{number:?}");
+        }
+        other => panic!("processes can't be held: {:?}", other.map(drop)),
+    }
+    match process().device(true).start() {
+        Err(SweepError::Device { source, .. }) => assert!(source.is_none(), "{source:?}"),
+        other => panic!("processes have no device: {:?}", other.map(drop)),
+    }
 }
 
 #[test]
