@@ -16,7 +16,7 @@ use std::{
 
 use crate::{
     image::{Folder, Fs, Image},
-    run::{program, root_test, run, short, text},
+    run::{output, program, root_test, run, short, text},
     tree::Rng,
 };
 
@@ -316,6 +316,34 @@ fn no_link_is_dead() {
 #[test]
 fn the_readme_has_the_figures_of_the_benchmarks() {
     run(Command::new("python3").arg(book().join("../bench/readme-table")).arg("--check"));
+}
+
+/// Whom a row without a figure is about has to see that there is none.
+#[test]
+fn rows_of_the_readme_that_were_not_measured_say_so() {
+    let script = r##"
+import importlib.machinery, importlib.util, sys
+loader = importlib.machinery.SourceFileLoader("readme_table", sys.argv[1])
+made = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+loader.exec_module(made)
+column = ("A", "A", 0)
+made.FIGURES = [(made.KIND, "cold", None, None), ("by whom", None, None, None)]
+made.FIGURES += [(row, "Section", row, column) for row in ("measured", "unmeasured", "absent")]
+made.FIGURES += [("elsewhere", "Section", "measured", ("B", "B", 0))]
+print(made.table("# Section\n\n| of | A |\n|---|--:|\n| measured | 2.5 (1 to 3) |\n| unmeasured | not measured |\n"))
+"##;
+    let table = book().join("../bench/readme-table");
+    // Nothing is to be left beside it, as Python does.
+    let told = text(&output(Command::new("python3").args(["-B", "-c", script]).arg(table)));
+    for row in [
+        "*by whom* |",
+        "measured | 2.5 (1 to 3)",
+        "unmeasured | not measured",
+        "absent | not measured",
+        "elsewhere | not measured",
+    ] {
+        assert!(told.lines().any(|line| line.starts_with(&format!("| {row} |"))), "{row}: {told}");
+    }
 }
 
 #[test]
