@@ -62,7 +62,7 @@ VM := $(abspath $(TARGET))/vm
 # What of the tests is run in it, in the words of `cargo test`.
 VM_TESTS ?= --workspace --test real -- view run_program peer
 # The version of the interface of C, and where its library is linked.
-CAPI_VERSION := 1.0.0
+CAPI_VERSION := 1.1.0
 CAPI := $(TARGET)/capi
 # An environment of Python's with what builds and tests crates/python, and the package as it is now.
 PYTHON_ENV := $(abspath $(TARGET))/tools/python

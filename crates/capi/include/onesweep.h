@@ -229,7 +229,7 @@
 #define ONESWEEP_VERSION_MAJOR 1
 
 // Rises with what is added.
-#define ONESWEEP_VERSION_MINOR 0
+#define ONESWEEP_VERSION_MINOR 1
 
 // Rises with what is repaired.
 #define ONESWEEP_VERSION_PATCH 0
@@ -583,7 +583,7 @@ typedef struct onesweep_summary {
 // A fault of the library itself. What was asked for may be half done; please report it.
 #define ONESWEEP_ERROR_FAULT 2
 
-// It ended early, since the cancel handle was thrown or a callback asked for it.
+// It ended early, since the cancel handle was thrown, a callback asked for it, or the connection was stopped.
 #define ONESWEEP_ERROR_CANCELLED 3
 
 // A path or descriptor named by the caller can't be used, and no other was named that can.
@@ -1024,11 +1024,19 @@ onesweep_error onesweep_service_connect(const char *socket,
 // Ends a connection. NULL is ignored.
 void onesweep_service_free(struct onesweep_service *service);
 
+// Ends what a connection is asked: the question that waits for its answer, those of other threads that wait for their turn, and
+// all later ones are CANCELLED, at once. A server that has just begun may answer in minutes only. Safe in any thread, in signal
+// handlers (errno may be another one then), and more than once; the handle is freed as ever, when these calls have returned. NULL is
+// ignored. Since 1.1.
+void onesweep_service_stop(const struct onesweep_service *service);
+
 // What a directory comes to with all below: the figures of `du`, as this user may see them, without a crawl. What is mounted
 // below isn't in it, so it has to be asked for by itself; other subvolumes of a btrfs are. `freshness` is one of the
 // ONESWEEP_FRESHNESS_ constants.
 //
-// Errors: ARGUMENT; ROOT when the directory can't be opened; NOT_TRACKED, DENIED, REFUSED; CONNECTION.
+// It returns when the server has answered, however long that takes; `onesweep_service_stop` ends it.
+//
+// Errors: ARGUMENT; ROOT when the directory can't be opened; NOT_TRACKED, DENIED, REFUSED; CONNECTION; CANCELLED.
 //
 // The caller sees to it: `directory` is a string or NULL.
 onesweep_error onesweep_service_summary(const struct onesweep_service *service,
@@ -1042,7 +1050,7 @@ onesweep_error onesweep_service_summary_fd(const struct onesweep_service *servic
                                            uint32_t freshness,
                                            struct onesweep_summary *summary);
 
-// The version of the library that runs, as "1.0.0": of its interface, which has numbers of its own.
+// The version of the library that runs, as "1.1.0": of its interface, which has numbers of its own.
 const char *onesweep_version(void);
 
 #ifdef __cplusplus

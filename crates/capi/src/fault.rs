@@ -20,7 +20,7 @@ pub const ONESWEEP_OK: Code = 0;
 pub const ONESWEEP_ERROR_ARGUMENT: Code = 1;
 /// A fault of the library itself. What was asked for may be half done; please report it.
 pub const ONESWEEP_ERROR_FAULT: Code = 2;
-/// It ended early, since the cancel handle was thrown or a callback asked for it.
+/// It ended early, since the cancel handle was thrown, a callback asked for it, or the connection was stopped.
 pub const ONESWEEP_ERROR_CANCELLED: Code = 3;
 /// A path or descriptor named by the caller can't be used, and no other was named that can.
 pub const ONESWEEP_ERROR_ROOT: Code = 4;

@@ -4,9 +4,16 @@ use std::{
     ffi::{c_char, c_int},
     io,
     mem::MaybeUninit,
-    os::fd::{AsFd, OwnedFd},
+    net::Shutdown,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use onesweep_summary::{
@@ -21,8 +28,9 @@ use onesweep_sys::files;
 
 use crate::{
     fault::{
-        Code, Fault, ONESWEEP_ERROR_CONNECTION, ONESWEEP_ERROR_DENIED, ONESWEEP_ERROR_NO_SERVER,
-        ONESWEEP_ERROR_NOT_TRACKED, ONESWEEP_ERROR_REFUSED, ONESWEEP_ERROR_ROOT, guarded, look,
+        Code, Fault, ONESWEEP_ERROR_CANCELLED, ONESWEEP_ERROR_CONNECTION, ONESWEEP_ERROR_DENIED,
+        ONESWEEP_ERROR_NO_SERVER, ONESWEEP_ERROR_NOT_TRACKED, ONESWEEP_ERROR_REFUSED, ONESWEEP_ERROR_ROOT, guarded,
+        look,
     },
     ffi::{descriptor, given, hand_out, path},
 };
@@ -37,6 +45,9 @@ pub const ONESWEEP_FRESHNESS_SYNCED: u32 = 2;
 /// A connection to a server of directory summaries. Several threads may ask, one after the other.
 pub struct Service {
     client: Mutex<Client>,
+    /// The client's socket, for who stops it while another thread asks, and has the client.
+    socket: UnixStream,
+    is_stopped: AtomicBool,
 }
 
 /// Sums over a directory.
@@ -120,11 +131,30 @@ fn freshness(value: u32) -> Result<Freshness, Fault> {
 }
 
 impl Service {
+    fn connect(socket: &Path) -> io::Result<Self> {
+        let client = Client::connect(socket)?;
+        let socket = client.socket()?;
+        Ok(Self { client: Mutex::new(client), socket, is_stopped: AtomicBool::new(false) })
+    }
+
+    fn stop(&self) {
+        // First, so that who meets the end of the connection knows why.
+        self.is_stopped.store(true, Ordering::Release);
+        // What is not connected any more needs no end.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
     fn ask(&self, directory: &OwnedFd, shown: &str, freshness: Freshness) -> Result<Summary, Fault> {
         let question = Question { freshness, ..Question::plain() };
         let mut told = None;
         let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         let broke = |error: &io::Error| {
+            if self.is_stopped.load(Ordering::Acquire) {
+                return Fault::new(
+                    ONESWEEP_ERROR_CANCELLED,
+                    format!("stopped before {shown} was told of; connect again"),
+                );
+            }
             Fault::io(ONESWEEP_ERROR_CONNECTION, error, format!("cannot ask for {shown}: {error}; connect again"))
         };
         let head = client.ask(directory.as_fd(), &question, |row| told = Some(row)).map_err(|error| broke(&error))?;
@@ -161,11 +191,10 @@ pub unsafe extern "C" fn onesweep_service_connect(
                 // SAFETY: the caller promises it.
                 false => unsafe { path(socket, "the socket") }?.to_owned(),
             };
-            let connected = Client::connect(&socket).map_err(|error| {
+            Service::connect(&socket).map_err(|error| {
                 let text = format!("no server listens at {}: {error}; start onesweep serve", socket.display());
                 Fault::io(ONESWEEP_ERROR_NO_SERVER, &error, text)
-            });
-            Ok(Service { client: Mutex::new(connected?) })
+            })
         })
     })
 }
@@ -176,11 +205,24 @@ pub extern "C" fn onesweep_service_free(service: Option<Box<Service>>) {
     look((), || drop(service));
 }
 
+/// Ends what a connection is asked: the question that waits for its answer, those of other threads that wait for their turn, and
+/// all later ones are CANCELLED, at once. A server that has just begun may answer in minutes only. Safe in any thread, in signal
+/// handlers (errno may be another one then), and more than once; the handle is freed as ever, when these calls have returned. NULL is
+/// ignored. Since 1.1.
+#[unsafe(no_mangle)]
+pub extern "C" fn onesweep_service_stop(service: Option<&Service>) {
+    if let Some(service) = service {
+        service.stop();
+    }
+}
+
 /// What a directory comes to with all below: the figures of `du`, as this user may see them, without a crawl. What is mounted
 /// below isn't in it, so it has to be asked for by itself; other subvolumes of a btrfs are. `freshness` is one of the
 /// ONESWEEP_FRESHNESS_ constants.
 ///
-/// Errors: ARGUMENT; ROOT when the directory can't be opened; NOT_TRACKED, DENIED, REFUSED; CONNECTION.
+/// It returns when the server has answered, however long that takes; `onesweep_service_stop` ends it.
+///
+/// Errors: ARGUMENT; ROOT when the directory can't be opened; NOT_TRACKED, DENIED, REFUSED; CONNECTION; CANCELLED.
 ///
 /// # Safety
 ///

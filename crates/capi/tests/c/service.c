@@ -13,6 +13,51 @@ static void check_figures(const onesweep_summary *summary, int64_t begins)
     CHECK(summary->reserved[0] == 0);
 }
 
+struct question {
+    onesweep_service *service;
+    const char *directory;
+};
+
+static void *ask_until_stopped(void *user)
+{
+    struct question *question = user;
+    onesweep_summary summary;
+    GIVES(ONESWEEP_ERROR_CANCELLED, onesweep_service_summary(question->service, question->directory, 0, &summary));
+    CHECK(strstr(onesweep_last_message(), question->directory) && onesweep_last_errno() == 0);
+    return NULL;
+}
+
+/* A question that waits for its answer is stopped by another thread, with one that waits for its turn and one that comes later. */
+static void stop_questions(const char *top, const char *socket_path)
+{
+    onesweep_service *service;
+    onesweep_summary summary;
+    struct stat stat;
+    pthread_t asks, waits;
+    CHECK(mkdir(in(top, "waits"), 0755) == 0);
+    OK(onesweep_service_connect(socket_path, &service));
+    struct question first = {service, in(top, "waits")}, second = {service, in(top, "answers")};
+    CHECK(pthread_create(&asks, NULL, ask_until_stopped, &first) == 0);
+    const char *asked = in(top, "waits/asked");
+    while (lstat(asked, &stat) != 0)
+        CHECK(errno == ENOENT && usleep(1000) == 0);
+    /* Until the first has ended it has no turn, and then there is no answer. */
+    CHECK(pthread_create(&waits, NULL, ask_until_stopped, &second) == 0);
+    onesweep_service_stop(service);
+    CHECK(pthread_join(asks, NULL) == 0 && pthread_join(waits, NULL) == 0);
+    GIVES(ONESWEEP_ERROR_CANCELLED, onesweep_service_summary(service, in(top, "answers"), 0, &summary));
+    onesweep_service_stop(service);
+    onesweep_service_stop(NULL);
+    onesweep_service_free(service);
+
+    /* Others go on. */
+    OK(onesweep_service_connect(socket_path, &service));
+    OK(onesweep_service_summary(service, in(top, "answers"), 0, &summary));
+    onesweep_service_stop(service);
+    GIVES(ONESWEEP_ERROR_CANCELLED, onesweep_service_summary(service, in(top, "answers"), 0, &summary));
+    onesweep_service_free(service);
+}
+
 static void ask_stand_in(const char *top, const char *socket_path)
 {
     onesweep_service *service;
@@ -65,6 +110,7 @@ static void ask_stand_in(const char *top, const char *socket_path)
     GIVES(ONESWEEP_ERROR_NO_SERVER, onesweep_service_connect(in(top, "nobody"), &service));
     CHECK(!service && onesweep_last_errno() == ENOENT && strstr(onesweep_last_message(), "nobody"));
     GIVES(ONESWEEP_ERROR_ARGUMENT, onesweep_service_connect(socket_path, NULL));
+    stop_questions(top, socket_path);
 }
 
 static void ask_real_one(const char *top, const char *socket_path)

@@ -370,7 +370,7 @@ fn what_is_installed_builds_programs() {
     let library = installed.join("opt/sweep/lib");
     let mut config = Command::new("pkg-config");
     config.env("PKG_CONFIG_LIBDIR", library.join("pkgconfig")).env("PKG_CONFIG_SYSROOT_DIR", &installed);
-    let flags = run(config.args(["--cflags", "--libs", "onesweep = 1.0.0"]));
+    let flags = run(config.args(["--cflags", "--libs", "onesweep = 1.1.0"]));
     let source = place.path().join("guide.c");
     fs::write(&source, &programs_of_the_guide()[0]).unwrap();
     let program = place.path().join("guide");

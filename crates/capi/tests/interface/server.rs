@@ -77,6 +77,13 @@ fn answer_all(connection: &UnixStream) {
             b"untracked" => say(&mut out, &Beginning::Refused(Refusal::NotTracked)),
             b"denied" => say(&mut out, &Beginning::Refused(Refusal::Denied)),
             b"fails" => say(&mut out, &Beginning::Refused(Refusal::Failed("the store is in pieces".into()))),
+            // Tells that it was asked, and has no answer until who asked has gone.
+            b"waits" => {
+                fs::write(path.join("asked"), "").unwrap();
+                let ended = peer::receive_with_file(connection.as_fd(), &mut bytes);
+                assert!(matches!(ended, Ok((0, None)) | Err(_)), "nothing else is asked meanwhile");
+                return;
+            }
             b"nonsense" => out.write_all(b"what?\n").unwrap(),
             _ => return,
         }
