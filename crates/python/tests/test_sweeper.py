@@ -24,6 +24,7 @@ from onesweep import _ahead, _onesweep, _shares
 from onesweep._ahead import Ahead
 from onesweep._rounds import Rounds
 from onesweep._sweeper import Task
+from onesweep._types import Options
 from onesweep._workers import Place, _begun, _let_go, _Sweep, files
 from sweepers import ODD_OPTIONS, add_odd_files, all_of_it, processes
 
@@ -252,6 +253,54 @@ def test_the_shares_of_a_plan_have_each_name_once(root: Path) -> None:
             found = _shares.read([file.path for file in share], None, {})
             came = [(file.path, file.size) for file in _shares.with_further_names(found, None, {})]
             assert sorted(came) == sorted((file.path, 1000) for file in share), limit
+
+
+def test_more_names_than_the_catalogue_holds_are_planned_in_windows(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(2000):
+        path = root / f"d{number % 20}" / f"f{number}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(number % 3 * 1000))
+    for number in range(0, 2000, 40):
+        os.link(root / "d0" / f"f{number}", root / "d1" / f"further{number}")
+    os.sync()
+    few: Options = {"catalog_limit": "64K"}
+    with _onesweep.plan([str(root)], **few) as part:
+        assert part.is_partial
+    whole = _shares.planned([str(root)], {})
+    assert whole is not None
+    windows: list[Any] = []
+    plan = _onesweep.plan
+
+    def noting(roots: list[str], **options: Any) -> Any:
+        windows.append(options.get("part"))
+        return plan(roots, **options)
+
+    monkeypatch.setattr(_onesweep, "plan", noting)
+    in_windows = _shares.planned([str(root)], few)
+    assert in_windows is not None and in_windows.errors == []
+    assert windows[:3] == [None, (0, 2, 0), (0, 4, 0)] and len(windows) > 6
+    for one, other in zip(whole.disks, in_windows.disks, strict=True):
+        assert (one.disk, one.seeks) == (other.disk, other.seeks)
+        assert Counter(file.path for file in one.files) == Counter(file.path for file in other.files)
+        places = [[file.address for file in disk.files if file.address is not None] for disk in (one, other)]
+        assert not one.seeks or places[1] == places[0], "one sweep of the disk, however many looked for its files"
+
+    # A part of the tree that was asked for is what all windows together have.
+    third: Options = {"part": (1, 3, 7), **few}
+    planned, expected = _shares.planned([str(root)], third), _shares.planned([str(root)], {"part": (1, 3, 7)})
+    assert planned is not None and expected is not None
+    names = [sorted(file.path for disk in found.disks for file in disk.files) for found in (planned, expected)]
+    assert names[0] == names[1] and 0 < len(names[0]) < 2050
+    # Directories are in each window.
+    assert _shares.planned([str(root)], {"catalog_limit": 1}) is None
+
+
+def test_what_fails_in_each_window_is_told_once(root: Path) -> None:
+    for number in range(2000):
+        (root / f"f{number}").touch()
+    planned = _shares.planned([str(root), str(root / "gone")], {"catalog_limit": "64K"})
+    assert planned is not None and sum(len(disk.files) for disk in planned.disks) == 2000
+    assert [error.filename for error in planned.errors] == [str(root / "gone")]
 
 
 def test_further_names_in_an_image_are_read_there(root: Path, tmp_path: Path) -> None:

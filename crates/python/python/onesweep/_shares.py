@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -15,6 +16,8 @@ from ._records import PlannedFile
 from ._types import Options
 
 _FILES_MAX = 1 << 16
+
+_WINDOWS_MAX = 1 << 12
 
 Names: TypeAlias = dict[tuple[int, int], list[str]]
 """Names of files that were given by another one, by device and inode; the next one last."""
@@ -36,7 +39,61 @@ class Planned:
 
 
 def planned(roots: list[str], options: Options) -> Planned | None:
-    """What there is, by disks, cached or not; nothing when there are more names than the catalogue holds."""
+    """What there is, by disks, cached or not. Where there are more names than the catalogue holds, the tree is looked at in as
+    many windows as that takes, each with a part of its names. Nothing when the directories alone don't fit."""
+    whole = _window(roots, options)
+    if whole is not None:
+        return whole
+    index, of, seed = (*(options.get("part") or (0, 1)), 0)[:3]
+    windows = 1
+    first = None
+    # A part that doesn't fit is known soon: its plan ends where the catalogue is full.
+    while first is None:
+        windows *= 2
+        if not _is_possible(windows, windows * of):
+            return None
+        first = _window(roots, {**options, "part": (windows * index, windows * of, seed)})
+    found = [first]
+    # Parts are not quite as large as each other. One that doesn't fit is the two of twice as many that have its files.
+    left = [(number, windows) for number in range(windows - 1, 0, -1)]
+    while left:
+        number, windows = left.pop()
+        window = _window(roots, {**options, "part": (windows * index + number, windows * of, seed)})
+        if window is not None:
+            found.append(window)
+        elif _is_possible(2 * windows, 2 * windows * of):
+            left += [(2 * number + 1, 2 * windows), (2 * number, 2 * windows)]
+        else:
+            return None
+    return _together(found)
+
+
+def _is_possible(windows: int, parts: int) -> bool:
+    return windows <= _WINDOWS_MAX and parts < 1 << 32
+
+
+def _together(windows: list[Planned]) -> Planned:
+    """The order of each disk, whichever window had the file, so that all shares together are one sweep of it."""
+    by_disk: dict[str, list[DiskFiles]] = {}
+    errors: dict[tuple[type[Error], str], Error] = {}
+    for window in windows:
+        for files in window.disks:
+            by_disk.setdefault(files.disk, []).append(files)
+        # A directory that can't be read is told of by each.
+        for error in window.errors:
+            errors.setdefault((type(error), str(error)), error)
+    return Planned([_one_disk(disk, parts) for disk, parts in by_disk.items()], list(errors.values()))
+
+
+def _one_disk(disk: str, parts: list[DiskFiles]) -> DiskFiles:
+    seeks = any(part.seeks for part in parts)
+    # Each is in order already; where nothing turns that is the order of the directories, and one may come after the other.
+    by_place = heapq.merge(*(part.files for part in parts), key=lambda file: file.address or 0)
+    return DiskFiles(disk, seeks, list(by_place) if seeks else [file for part in parts for file in part.files])
+
+
+def _window(roots: list[str], options: Options) -> Planned | None:
+    """The same of what the catalogue holds at a time; nothing when that isn't all."""
     uncached: Options = {"ignore_cache": True, **options}
     with _onesweep.plan(roots, **uncached) as plan:
         if plan.is_partial:

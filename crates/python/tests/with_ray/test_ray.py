@@ -134,6 +134,19 @@ def test_a_file_with_several_names_is_a_row_for_each(fleet: Fleet, trees: dict[t
     shutil.rmtree(folder)
 
 
+def test_more_names_than_the_catalogue_holds_are_rows_all_the_same(fleet: Fleet, trees: dict[tuple[str, str], bytes]) -> None:
+    folder = fleet.files("a") / "many"
+    for number in range(2000):
+        path = folder / f"d{number % 20}" / f"f{number}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(f"{number}".encode())
+    rows = onesweep.ray.read(fleet.disk / "many", on="a", share="1K", catalog_limit="64K")
+    assert rows.count() == 2000
+    expected = {f"{fleet.disk}/many/d{number % 20}/f{number}": f"{number}".encode() for number in range(2000)}
+    assert Counter((row["path"], row["bytes"]) for row in rows.take_all()) == Counter(expected.items())
+    shutil.rmtree(folder)
+
+
 def nothing(error: onesweep.Error) -> None:
     """Makes no row of a failure."""
 
