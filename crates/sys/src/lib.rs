@@ -56,7 +56,7 @@
 //! | [`fuse_guard`] | a FUSE file system that ends with its process |
 //! | [`lists_apart`] | listing directories for which this process answers itself |
 //! | [`process`] | ending and waiting for the programs that this one has started |
-//! | [`signals`] | signals that were ignored when this process began |
+//! | [`signals`] | signals that were ignored when this process began; stopping it by one |
 //! | [`xfs`] | inodes of a mounted XFS, in bulk and by number, and their names; facts about it |
 //! | [`peer`] | who is at the other end of a Unix socket, and files that are handed over |
 //! | [`links`] | when network links and addresses come and go |

@@ -185,6 +185,18 @@ impl HelpersGate {
         self.0.mark(what | MARK_FILESYSTEM | MARK_IGNORE_LASTING, OPEN_PERM | ONDIR, root)
     }
 
+    /// Whether nothing is told of the file system of `root`, either. To be so only while it [is silent](Self::be_silent).
+    pub fn be_deaf(&self, root: BorrowedFd<'_>, is_deaf: bool) -> io::Result<()> {
+        let what = if is_deaf { MARK_ADD } else { MARK_REMOVE };
+        // The bit for directories is there since it is silent.
+        self.0.mark(what | MARK_FILESYSTEM | MARK_IGNORE_LASTING, OPEN, root)
+    }
+
+    /// Whether there is something to take. Never waits.
+    pub fn has_something(&self) -> io::Result<bool> {
+        ready::can_read(self.0.group.as_fd())
+    }
+
     /// As [`Gate::leave`].
     pub fn leave(&self) -> io::Result<()> {
         self.0.mark(MARK_FLUSH | MARK_MOUNT, 0, self.0.group.as_fd())?;
@@ -431,6 +443,14 @@ mod tests {
             taken(&gate, &xfs.root);
             look(&other);
             assert_eq!(taken(&gate, &xfs.root), []);
+            gate.be_deaf(root.as_fd(), true).unwrap();
+            look(&shown);
+            look(&inside);
+            assert!(!gate.has_something().unwrap() && taken(&gate, &xfs.root).is_empty());
+            gate.be_deaf(root.as_fd(), false).unwrap();
+            look(&shown);
+            assert!(gate.has_something().unwrap());
+            assert_eq!(taken(&gate, &xfs.root), [told("shown")]);
             gate.be_silent(root.as_fd(), false).unwrap();
             let bell = Bell::new().unwrap();
             let all = thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Signals that were ignored when this process began, so that the programs that it starts can have them so.
+//! Signals that were ignored when this process began, so that the programs that it starts can have them so; and how it is stopped by one that it heeds.
 #![allow(unsafe_code)]
 
 use std::{
@@ -64,6 +64,24 @@ pub fn give_back_ignored(command: &mut Command) -> &mut Command {
 #[doc(alias = "SIGCHLD")]
 pub fn hear_of_ends() -> io::Result<()> {
     set(libc::SIGCHLD, libc::SIG_DFL)
+}
+
+/// Stops this process by SIGTSTP as if nobody here heeded that signal, until somebody continues it: who has started it, such as a shell, hears of that signal. Where no
+/// shell could continue it (an orphaned group of processes), the kernel doesn't stop it.
+#[doc(alias = "SIGTSTP")]
+pub fn stop() -> io::Result<()> {
+    let (mut default, mut before) = (MaybeUninit::<libc::sigaction>::zeroed(), MaybeUninit::uninit());
+    // SAFETY: zeroes are an action: no flags, no signals, and the kernel's own in place of a function.
+    unsafe { default.assume_init_mut() }.sa_sigaction = libc::SIG_DFL;
+    // SAFETY: the action is the kernel's own, and what was there is written to a place that is large enough.
+    if unsafe { libc::sigaction(libc::SIGTSTP, default.as_ptr(), before.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a number. It comes to this thread before the call returns, and stops all of them.
+    let raised = unsafe { libc::raise(libc::SIGTSTP) };
+    // SAFETY: what was there before, which was written above.
+    unsafe { libc::sigaction(libc::SIGTSTP, before.as_ptr(), ptr::null_mut()) };
+    if raised == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn set(signal: i32, action: libc::sighandler_t) -> io::Result<()> {

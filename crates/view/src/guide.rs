@@ -8,7 +8,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, RwLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     thread::{self, JoinHandle},
@@ -92,8 +92,16 @@ struct Shared {
     current: RwLock<Option<(DirectoryId, Arc<Board>)>>,
     /// When it was used last.
     used_ms: AtomicU64,
+    /// Nobody is to wait.
+    is_passed_by: AtomicBool,
     began: Instant,
     figures: Mutex<Figures>,
+}
+
+impl Shared {
+    fn current(&self) -> Option<(DirectoryId, Arc<Board>)> {
+        self.current.read().map_or(None, |current| current.clone())
+    }
 }
 
 /// The helper of a view.
@@ -111,6 +119,7 @@ impl Guide {
             brought: Mutex::default(),
             current: RwLock::default(),
             used_ms: AtomicU64::new(0),
+            is_passed_by: AtomicBool::new(false),
             began: Instant::now(),
             figures: Mutex::default(),
         });
@@ -268,12 +277,19 @@ impl Guide {
     }
 
     fn current(&self) -> Option<(DirectoryId, Arc<Board>)> {
-        self.shared.current.read().map_or(None, |current| current.clone())
+        self.shared.current()
     }
 
     fn touch(&self) {
         let now = self.shared.began.elapsed().as_millis() as u64;
         self.shared.used_ms.store(now, Ordering::Relaxed);
+    }
+
+    /// From now on nobody waits, and who does goes on; or all is as before again.
+    pub(crate) fn be_passed_by(&self, is_passed_by: bool) {
+        self.shared.is_passed_by.store(is_passed_by, Ordering::SeqCst);
+        // For those who wait already.
+        self.send(Message::News);
     }
 
     fn wait(&self, chain: Vec<DirectoryId>, file: Option<Inode>, job: Job) {
@@ -386,7 +402,9 @@ impl Worker {
 
     /// Answers what needs to wait no more.
     fn let_go(&mut self) {
-        let walk = self.running.as_ref().map(|running| (running.root, Arc::clone(running.ahead.board())));
+        // Who has begun to wait as that was told is heard of later, and goes on then.
+        let is_passed_by = self.shared.is_passed_by.load(Ordering::SeqCst);
+        let walk = self.shared.current().filter(|_| !is_passed_by);
         for (waiting, has_waited) in std::mem::take(&mut self.parked) {
             match &walk {
                 Some((root, board)) if waits(*root, board, &waiting, has_waited) => {
@@ -444,6 +462,7 @@ mod tests {
             brought: Mutex::default(),
             current: RwLock::new(Some((root, Arc::clone(&board)))),
             used_ms: AtomicU64::new(0),
+            is_passed_by: AtomicBool::new(false),
             began: Instant::now(),
             figures: Mutex::default(),
         });
@@ -499,6 +518,36 @@ mod tests {
         assert_eq!((told.try_iter().count(), board.was_opened(slot)), (1, false));
         board.set(slot, State::In);
         assert!(reads(&guide, &[11, 10, 1], None) && board.was_opened(slot));
+    }
+
+    /// Also who comes later; and when that is over, they wait again.
+    #[test]
+    fn who_waits_goes_on_when_the_guide_is_passed_by() {
+        let (guide, _, told) = looking(10);
+        let (jobs, answered) = mpsc::channel();
+        let mut worker = Worker {
+            shared: Arc::clone(&guide.shared),
+            news: guide.messages.clone(),
+            jobs,
+            limit: None,
+            order: Order::Source,
+            reader: Reader::Itself,
+            running: None,
+            parked: VecDeque::new(),
+            quiet: None,
+        };
+        let mut let_go_of_one = |expected: usize| {
+            let waiting = Waiting { chain: vec![11, 10, 1], file: Some(FILE), job: Box::new(|| {}) };
+            worker.parked.push_back((waiting, false));
+            worker.let_go();
+            assert_eq!(answered.try_iter().count(), expected);
+        };
+        let_go_of_one(0);
+        guide.be_passed_by(true);
+        assert!(matches!(told.try_recv(), Ok(Message::News)), "at once, also where nothing else happens");
+        let_go_of_one(2);
+        guide.be_passed_by(false);
+        let_go_of_one(0);
     }
 
     /// Another walk that isn't helped yet is none for which somebody waits.

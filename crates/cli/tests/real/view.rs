@@ -55,11 +55,16 @@ impl View {
 
     /// As on a kernel that lacks what is hidden.
     pub(crate) fn on(hidden: &str, way: &[&str], source: &Path, dir: &Path, options: &[&str]) -> Self {
-        fs::create_dir_all(dir).expect("a place");
         let mut command = Command::new("env");
         command.env("ONESWEEP_HIDE", hidden).arg("--default-signal=INT");
         command.arg(crate::run::program()).arg("view").args(way).args(options);
         command.arg(source).arg(dir);
+        Self::started(&mut command, dir)
+    }
+
+    /// By a command that shows it at `dir`.
+    pub(crate) fn started(command: &mut Command, dir: &Path) -> Self {
+        fs::create_dir_all(dir).expect("a place");
         let mut running = command.stderr(Stdio::piped()).spawn().expect("it starts");
         let mut said = BufReader::new(running.stderr.take().expect("a pipe"));
         let mut line = String::new();

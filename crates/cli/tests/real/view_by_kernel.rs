@@ -3,7 +3,10 @@
 use std::{
     fs::{self, File},
     io::{Read, Write},
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
@@ -329,6 +332,76 @@ fn who_waits_for_what_comes_can_be_killed() {
         view.signal(Signal::INT);
         view.end(Some(0));
     }
+}
+
+/// A view in a group of its own, as a shell's: where nobody could continue it, the kernel stops nothing.
+fn view_of_a_shell(root: &Path, dir: &Path, options: &[&str]) -> View {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TSTP"]).arg(crate::run::program()).arg("view").args(options);
+    View::started(command.arg(root).arg(dir).process_group(0), dir)
+}
+
+fn is_stopped(view: &View) -> bool {
+    let daemon = view.running.as_ref().expect("it runs").id();
+    let status = fs::read_to_string(format!("/proc/{daemon}/status")).expect("it is there");
+    status.lines().any(|line| line.starts_with("State:\tT"))
+}
+
+fn stop(view: &View) {
+    view.signal(Signal::TSTP);
+    wait_until("it is not stopped", || is_stopped(view));
+}
+
+fn go_on(view: &View) {
+    view.signal(Signal::CONT);
+    wait_until("it does not go on", || !is_stopped(view));
+}
+
+/// By Ctrl-Z. Who is stopped answers nobody.
+#[test]
+fn who_walks_over_a_view_that_is_stopped_reads_on() {
+    root_test!();
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    cold_tree(&mut image, &root);
+    let view = view_of_a_shell(&root, &dir, &["--limit", "256K", "--verbose"]);
+    // It stands in the middle, so that the kernel asks.
+    let mut walking = walk_that_stands(&dir.join("d0"));
+    for other in ["d1", "d2"] {
+        stop(&view);
+        let archive = image.beside(other);
+        let mut tar = Command::new("tar");
+        let mut reading = Beside::start(tar.arg("-cf").arg(&archive).arg("-C").arg(dir.join(other)).arg("."));
+        wait_until("who reads waits for who is stopped", || reading.has_ended());
+        reading.said();
+        let compare = output(Command::new("tar").arg("-df").arg(&archive).arg("-C").arg(root.join(other)));
+        assert!(is_stopped(&view) && compare.is_empty(), "{}", text(&compare));
+        go_on(&view);
+    }
+    assert!(!walking.has_ended());
+    assert!(walking.said().len() > 100_000);
+    view.signal(Signal::INT);
+    let said = view.end(Some(0));
+    assert!(figures(&said).1 > 0, "the kernel asks: {said}");
+}
+
+#[test]
+fn who_walks_over_a_view_that_was_stopped_is_helped() {
+    root_test!(alone);
+    let mut image = Image::new(Fs::Ext4, 300 << 20);
+    let (root, dir) = place(&image);
+    let files = cold_tree(&mut image, &root);
+    let view = view_of_a_shell(&root, &dir, &["--verbose"]);
+    for _ in 0..2 {
+        stop(&view);
+        go_on(&view);
+    }
+    let last = entries(&root.join("d6/e2"));
+    let archive = held_back::until(|| in_memory(&last) > 0, &mut archive_of(&dir)).stdout;
+    view.signal(Signal::INT);
+    let said = view.end(Some(0));
+    assert!(figures(&said).0 >= files * 3 / 4, "{said}");
+    assert!(archive == output(&mut archive_of(&root)), "another archive");
 }
 
 /// Has a lease on the file `$1` from before anybody reads it, tells so, and gives it back when it is asked, a moment later; with a second word, when it is also told to.

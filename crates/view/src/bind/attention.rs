@@ -21,6 +21,8 @@ const APART_MAX: u32 = 16;
 #[derive(Debug, Default)]
 pub(super) struct Attention {
     asks: bool,
+    /// Nobody could answer.
+    is_paused: bool,
     in_memory: u32,
     /// Directories until the next one that is looked at, and from that one to the next.
     left: u32,
@@ -30,7 +32,12 @@ pub(super) struct Attention {
 impl Attention {
     /// Whether the kernel is to ask.
     pub(super) fn asks(&self) -> bool {
-        self.asks
+        self.asks && !self.is_paused
+    }
+
+    /// Nobody is asked from now on, or again where that was so before.
+    pub(super) fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
     }
 
     /// Something is not in memory.
@@ -95,6 +102,22 @@ mod tests {
         }
         assert!(attention.asks(), "counted anew");
         attention.found();
+        assert!(!attention.asks());
+    }
+
+    #[test]
+    fn nobody_is_asked_in_a_pause_and_what_was_so_before_is_so_again() {
+        let mut attention = Attention::default();
+        attention.pause(true);
+        attention.missed();
+        assert!(!attention.asks(), "what was under way as it began");
+        attention.pause(false);
+        assert!(attention.asks());
+        attention.pause(true);
+        for _ in 0..IN_MEMORY {
+            attention.found();
+        }
+        attention.pause(false);
         assert!(!attention.asks());
     }
 

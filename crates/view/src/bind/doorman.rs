@@ -6,9 +6,10 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -41,6 +42,12 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// kernel refuses what is opened.
 const TOGETHER: usize = 256;
 
+/// How often it is looked, before a pause, whether somebody still waits, and how often in a row nobody has to: the kernel may be about to ask for who was there before.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOKS: u32 = 5;
+/// What a pause waits for that at most: somebody may have a lease on a file that is asked about.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 pub(super) struct Doorman {
     gate: HelpersGate,
     /// The tree, by a mount of which nobody asks.
@@ -57,6 +64,36 @@ pub(super) struct Doorman {
     is_over: AtomicBool,
     awake: Option<Awake>,
     asked: AtomicU64,
+    /// Questions that were taken and not answered, or are being taken.
+    inside: Arc<AtomicUsize>,
+}
+
+/// One who has asked, and is let in when this is dropped.
+struct Guest {
+    opening: Opening,
+    _inside: Inside,
+}
+
+/// Counts itself.
+struct Inside(Arc<AtomicUsize>);
+
+impl Inside {
+    fn new(all: &Arc<AtomicUsize>) -> Self {
+        all.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(all))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What the kernel has said.
+enum Heard {
+    Asked(Guest),
+    Opened(File),
 }
 
 impl Doorman {
@@ -88,6 +125,7 @@ impl Doorman {
             is_over: AtomicBool::new(false),
             awake,
             asked: AtomicU64::new(0),
+            inside: Arc::default(),
         })
     }
 
@@ -115,8 +153,8 @@ impl Doorman {
         for _ in 0..TOGETHER {
             match self.take(post) {
                 Ok(None) => return true,
-                Ok(Some(Event::Asked(opening))) => self.opens(opening),
-                Ok(Some(Event::Opened(file))) => opened.push(file),
+                Ok(Some(Heard::Asked(guest))) => self.opens(guest),
+                Ok(Some(Heard::Opened(file))) => opened.push(file),
                 // What can't be asked, the kernel has answered; the next question is another one.
                 Err(_) => {}
             }
@@ -135,18 +173,45 @@ impl Doorman {
                 return self.let_in_the_last(post);
             }
             match self.take(post) {
-                Ok(Some(Event::Asked(opening))) => self.opens(opening),
-                Ok(Some(Event::Opened(file))) => self.was_opened(&file, false),
+                Ok(Some(Heard::Asked(guest))) => self.opens(guest),
+                Ok(Some(Heard::Opened(file))) => self.was_opened(&file, false),
                 Ok(None) | Err(_) => {}
             }
         }
     }
 
-    fn take(&self, post: &Post) -> io::Result<Option<Event>> {
+    fn take(&self, post: &Post) -> io::Result<Option<Heard>> {
+        // Before, so that a question is always to be seen, here or in the kernel.
+        let inside = Inside::new(&self.inside);
         post.takes(self.now());
         let taken = self.gate.take();
         post.has_taken();
-        taken
+        Ok(taken?.map(|event| match event {
+            Event::Asked(opening) => Heard::Asked(Guest { opening, _inside: inside }),
+            Event::Opened(file) => Heard::Opened(file),
+        }))
+    }
+
+    /// This process is about to be stopped, and answers nobody then: nobody is asked, and who has asked goes on. What is opened meanwhile isn't told, either, for it
+    /// would be kept for as long. Who is held by somebody else's lease goes on when that is over, and this process is there again.
+    pub(super) fn pause(&self) {
+        self.attend(|attention| attention.pause(true));
+        let _ = self.gate.be_deaf(self.own.as_fd(), true);
+        self.guide.be_passed_by(true);
+        let began = Instant::now();
+        let mut looks = 0;
+        while looks < LOOKS && began.elapsed() < PATIENCE {
+            thread::sleep(LOOK);
+            let is_empty = !self.gate.has_something().unwrap_or(false);
+            looks = if is_empty && self.inside.load(Ordering::SeqCst) == 0 { looks + 1 } else { 0 };
+        }
+    }
+
+    /// All is as before the pause.
+    pub(super) fn go_on(&self) {
+        self.guide.be_passed_by(false);
+        let _ = self.gate.be_deaf(self.own.as_fd(), false);
+        self.attend(|attention| attention.pause(false));
     }
 
     /// Those who have asked before the end: nobody else does any more. Dropped, they are let in.
@@ -173,17 +238,17 @@ impl Doorman {
         let _ = ready::wait_for_bell(&self.bell_of_the_end, Some(time));
     }
 
-    fn opens(&self, opening: Opening) {
+    fn opens(&self, guest: Guest) {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if let Some(awake) = &self.awake {
             awake.asked();
         }
-        let route = self.route(opening.file().as_fd());
+        let file = guest.opening.file().as_fd();
         // Dropped, it is allowed.
-        let (Some(route), Ok(stat)) = (route, statx_fd(opening.file().as_fd())) else { return };
+        let (Some(route), Ok(stat)) = (self.route(file), statx_fd(file)) else { return };
         match stat.file_type() {
-            EntryType::Dir => self.opens_directory(opening, &route),
-            EntryType::File => self.opens_file(opening, &stat, &route),
+            EntryType::Dir => self.opens_directory(guest, &route),
+            EntryType::File => self.opens_file(guest, &stat, &route),
             _ => {}
         }
     }
@@ -192,10 +257,10 @@ impl Doorman {
         path_of(open).ok().and_then(|path| self.routes.to(&path))
     }
 
-    fn opens_directory(&self, opening: Opening, route: &Route) {
+    fn opens_directory(&self, guest: Guest, route: &Route) {
         let chain = route.chain();
         self.guide.passes(&chain);
-        let go_on: Job = Box::new(move || drop(opening));
+        let go_on: Job = Box::new(move || drop(guest));
         if self.guide.helps() {
             return self.guide.before_listing(|| chain, go_on);
         }
@@ -207,15 +272,15 @@ impl Doorman {
         }
     }
 
-    fn opens_file(&self, opening: Opening, stat: &Stat, route: &Route) {
-        let is_cached = probe::is_cached(opening.file().as_fd(), stat.size);
+    fn opens_file(&self, guest: Guest, stat: &Stat, route: &Route) {
+        let is_cached = probe::is_cached(guest.opening.file().as_fd(), stat.size);
         if !self.guide.helps() {
             self.attend(if is_cached { Attention::found } else { Attention::missed });
         }
         let inode = Inode { dev: stat.dev, ino: stat.ino };
         let above = route.above();
         let chain = || above.as_ref().map_or_else(Vec::new, Route::chain);
-        let go_on: Job = Box::new(move || drop(opening));
+        let go_on: Job = Box::new(move || drop(guest));
         self.guide.before_reading(inode, || Some(is_cached), chain, |top| self.path_of(route, top), go_on);
     }
 

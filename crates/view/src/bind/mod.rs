@@ -111,6 +111,11 @@ impl Bound {
         "by a mount of the same directory; who walks over it is seen, also in containers; files are read as ever".into()
     }
 
+    /// For who is to stop this process: it answers nobody then.
+    pub fn pauses(&self) -> Pauses {
+        Pauses(Arc::clone(&self.doorman))
+    }
+
     /// Unmounts it: `EBUSY` while somebody uses it.
     pub fn unmount(&mut self) -> io::Result<()> {
         mounting::unmount(&self.dir)
@@ -131,6 +136,29 @@ impl Bound {
         let figures = self.doorman.finish(&self.bell);
         let _ = self.keeper.join();
         figures
+    }
+}
+
+/// Lets programs go by without help while this process is stopped.
+#[derive(Clone)]
+pub struct Pauses(Arc<Doorman>);
+
+impl fmt::Debug for Pauses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pauses").finish_non_exhaustive()
+    }
+}
+
+impl Pauses {
+    /// From now on nobody waits for this process, but who opens a file on which somebody else has a lease. Returns when those go on who did, a second later
+    /// at most.
+    pub fn begin(&self) {
+        self.0.pause();
+    }
+
+    /// All is as before.
+    pub fn end(&self) {
+        self.0.go_on();
     }
 }
 

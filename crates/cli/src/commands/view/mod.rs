@@ -2,6 +2,7 @@
 
 pub(super) mod place;
 pub(super) mod shown;
+mod stopped;
 
 use std::{
     io,
@@ -43,6 +44,9 @@ pub(crate) fn run(args: ViewArgs) -> Result<u8, Failure> {
     let signals = signals.map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     let told = shown::listen(signals)?;
     let shown = show(&args, &dir)?;
+    if let Shown::ByKernel(bound) = &shown {
+        stopped::heed(bound.pauses());
+    }
     let names = (message::path_text(&args.source), message::path_text(&args.dir));
     if args.command.is_empty() {
         eprintln!("onesweep: {} is shown at {}; Ctrl-C ends it", names.0, names.1);
