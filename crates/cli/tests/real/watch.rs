@@ -303,3 +303,19 @@ fn it_says_at_once_that_the_server_is_still_counting() {
     screen.keys("q");
     assert_eq!(screen.left_in_order(), 0);
 }
+
+/// As when a window is closed.
+#[test]
+fn it_ends_with_its_terminal() {
+    let folder = Folder::new();
+    write(&folder.join("top/file"), 320);
+    let mut screen = Screen::start(&folder.join("notes"), "", "--socket nowhere", &folder.join("top"));
+    screen.until("the view", |lines| row(lines, "file").is_some());
+    let process = PathBuf::from(format!("/proc/{}", screen.pid()));
+    drop(screen);
+    let began = Instant::now();
+    while process.exists() {
+        assert!(began.elapsed() < PATIENCE, "it goes on");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

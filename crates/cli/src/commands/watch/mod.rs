@@ -19,8 +19,12 @@ mod source;
 mod state;
 
 use std::{
+    fs::File,
     io::{self, IsTerminal},
-    os::unix::{ffi::OsStrExt, net::UnixStream},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt, net::UnixStream},
+    },
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -31,6 +35,7 @@ use std::{
 };
 
 use onesweep_summary::service::protocol::Refusal;
+use onesweep_sys::ready::{self, Bell, Wanted as Readiness};
 use ratatui::{
     DefaultTerminal,
     crossterm::event::{self, Event, KeyEventKind},
@@ -98,7 +103,8 @@ pub(crate) fn run(args: WatchArgs) -> Result<u8, Failure> {
 /// Takes the terminal over for that time, and gives it back, also when it ends by a panic.
 fn on_terminal<T>(act: impl FnOnce(DefaultTerminal) -> io::Result<T>) -> io::Result<T> {
     let done = ratatui::try_init().and_then(act);
-    ratatui::restore();
+    // It may be gone.
+    let _ = ratatui::try_restore();
     done
 }
 
@@ -114,6 +120,7 @@ fn show(
     signalled: &AtomicUsize,
 ) -> io::Result<()> {
     asking.ask(state.wanted());
+    let input = Input::new()?;
     let mut drawn_at = None;
     while signalled.load(Ordering::SeqCst) == 0 {
         let now = now();
@@ -125,7 +132,16 @@ fn show(
             })?;
             drawn_at = Some(now);
         }
-        if has_input(TICK)? {
+        let has_input = match input.wait()? {
+            // Nobody sees anything any more. The signal that says so may have been ignored.
+            Come::End => {
+                signalled.store(SIGHUP as usize, Ordering::SeqCst);
+                return Ok(());
+            }
+            Come::Event => true,
+            Come::Nothing => false,
+        };
+        if has_input {
             let effect = match event::read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => state.key(key),
                 _ => Effect::None,
@@ -148,11 +164,44 @@ fn show(
     Ok(())
 }
 
-/// A signal ends the waiting, and is no error.
-fn has_input(patience: Duration) -> io::Result<bool> {
-    match event::poll(patience) {
-        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-        polled => polled,
+/// What has come from the terminal.
+enum Come {
+    Event,
+    Nothing,
+    /// It is gone.
+    End,
+}
+
+/// The terminal, which is waited for here: of one that is gone, crossterm reads the end over and over.
+struct Input {
+    /// Where keys come from, if that isn't the standard input.
+    terminal: Option<File>,
+    bell: Bell,
+}
+
+impl Input {
+    fn new() -> io::Result<Input> {
+        let terminal = if io::stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
+        Ok(Input { terminal, bell: Bell::new()? })
+    }
+
+    /// A signal ends the waiting, and is no error.
+    fn wait(&self) -> io::Result<Come> {
+        let stdin = io::stdin();
+        let keys = self.terminal.as_ref().map_or(stdin.as_fd(), AsFd::as_fd);
+        let wait = |time| ready::wait(keys, Readiness { read: true, write: false }, &self.bell, Some(time));
+        for patience in [Duration::ZERO, TICK] {
+            if wait(patience)?.is_over {
+                return Ok(Come::End);
+            }
+            // Several may have come at once, and a change of size comes by a signal.
+            match event::poll(Duration::ZERO) {
+                Ok(true) => return Ok(Come::Event),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(Come::Nothing)
     }
 }
 
