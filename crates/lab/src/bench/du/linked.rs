@@ -59,6 +59,7 @@ pub(super) fn measure(fs: &str, scale: f64, programs: &Programs, interrupt: &Int
         resident_kib,
         first_peak_kib,
         store_bytes,
+        compacted: true,
         root_us,
         removed_s,
         removed_du_s,

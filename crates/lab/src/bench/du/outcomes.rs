@@ -227,6 +227,9 @@ pub(crate) struct Linked {
     /// The most that both processes had until the first answer.
     pub(crate) first_peak_kib: u64,
     pub(crate) store_bytes: u64,
+    /// Whether the store was made as small as what it holds before.
+    #[serde(default)]
+    pub(crate) compacted: bool,
     /// The root asked for while nothing changes.
     pub(crate) root_us: f64,
     /// The root asked for when a snapshot was removed just now, and what GNU du takes then.

@@ -243,9 +243,10 @@ fn of_many(all: &[(&str, &Many)]) -> String {
         "\n### Many directories, everything in memory\n\nSeconds by the clock: the median of three times, after one that \
          brings everything there, into a new store each time. One of a hundred directories holds a file, or each of them five, as \
          the inodes tell. A restart is from the start to the first exact \
-         answer, after a hundred directories have changed while no server ran: the median of five, and of three after the server was killed. The root is asked for a thousand times, one after \
+         answer, after a hundred directories have changed while no server ran: the median of five, and of three after the server was killed; rows without \
+         such a kill had one, and a store that wasn't compacted before its bytes were counted. The root is asked for a thousand times, one after \
          the other, while nothing changes: the median; and so for what the page shows of it, the root and the largest of those in \
-         it. The store is compacted before its bytes are counted. Memory is that of both processes, at rest, and the most that each has ever had until the first answer. The index is that \
+         it. Memory is that of both processes, at rest, and the most that each has ever had until the first answer. The index is that \
          from inodes to directories, with the tree of the store that holds it; as it is written, 64 numbers of inodes in a row take five \
          bytes each at most, of up to 134,217,728 directories (tests of `crates/summary/src/places.rs`). What such a row takes beside, its \
          key and its share of pages, is little where ten of its numbers or more are files, which then take at most five bytes each, and \
@@ -294,9 +295,10 @@ fn of_linked(all: &[(&str, &Linked)]) -> String {
     }
     format!(
         "\n### Snapshots by hard links, everything in memory\n\nAs `cp -al` makes them: each file has a name in each snapshot. Seconds by \
-         the clock, measured as in the table above; the store is that after the first harvest, compacted. Then a server that has started \
+         the clock, measured as in the table above; the store is that after the first harvest{}. Then a server that has started \
          anew is asked for the whole right after `rm -r` has removed the oldest snapshot, the start of the program included, and GNU du \
-         behind it. Before and after that both say the same.\n\n{table}"
+         behind it. Before and after that both say the same.\n\n{table}",
+        if all.iter().all(|(_, linked)| linked.compacted) { ", compacted" } else { "" },
     )
 }
 
