@@ -52,7 +52,7 @@ impl Draw for Ways {
             chart.draw_series(way.tenths.iter().map(|&(at, from, to)| {
                 // A single place must still be seen.
                 let to = to.max(from + self.top / 250.0);
-                Rectangle::new([(at, from), (at + 0.1, to)], colour.filled())
+                Rectangle::new([(at, from), (at + 0.1_f64.max(seconds / 800.0), to)], colour.filled())
             }))?;
         }
         Ok(())
