@@ -124,7 +124,8 @@ impl Daemon {
         let stderr = File::create(&told).expect("a file");
         let running = serve.stderr(Stdio::from(stderr)).spawn().expect("it starts");
         let mut daemon = Daemon { running, socket, config, told };
-        daemon.wait_for(" directories harvested in ");
+        // Before, what is tracked stays as it is.
+        daemon.wait_for("what was harvested is stored");
         daemon
     }
 
