@@ -275,6 +275,20 @@ impl Drop for Memory {
     }
 }
 
+/// There is room again: the same server goes on by itself, and ends in order.
+fn ends_with_room(serving: Serving, image: &Image, filler: &Path) {
+    fs::remove_file(filler).expect("it goes");
+    // It opens its store again after a while.
+    while !text(&finish(&mut serving.du(&["-sb", "-v"], &image.root()), 0).stderr).contains("from the server") {
+        thread::sleep(Duration::from_millis(20));
+    }
+    fs::write(image.root().join("c/after"), vec![1; 5000]).expect("a file");
+    for below in ["", "a", "a/b", "c"] {
+        equal(&serving, &image.root().join(below));
+    }
+    serving.end();
+}
+
 /// The store can't grow: what is asked for is walked meanwhile, and when there is room again the same server goes on.
 #[test]
 fn a_full_disk_under_the_store() {
@@ -306,15 +320,7 @@ fn a_full_disk_under_the_store() {
         walked.contains("the server failed: ") && walked.contains("store") && walked.contains("walked"),
         "{walked}"
     );
-    fs::remove_file(filler).expect("it goes");
-    while !text(&finish(&mut serving.du(&["-sb", "-v"], &image.root()), 0).stderr).contains("from the server") {
-        thread::sleep(Duration::from_millis(20));
-    }
-    fs::write(image.root().join("c/after"), vec![1; 5000]).expect("a file");
-    for below in ["", "a", "a/b", "c"] {
-        equal(&serving, &image.root().join(below));
-    }
-    serving.end();
+    ends_with_room(serving, &image, &filler);
     // And what it kept is whole.
     let serving = Serving::start(&image);
     equal(&serving, &image.root());
@@ -361,15 +367,7 @@ fn a_full_disk_under_the_store_of_a_server_that_is_started_again() {
         let shown = output(Command::new("du").arg("-sb").arg(image.root().join(below)));
         assert_eq!(text(&asked.stdout), text(&shown), "{below:?}");
     }
-    fs::remove_file(filler).expect("it goes");
-    while !text(&finish(&mut serving.du(&["-sb", "-v"], &image.root()), 0).stderr).contains("from the server") {
-        thread::sleep(Duration::from_millis(20));
-    }
-    fs::write(image.root().join("c/after"), vec![1; 5000]).expect("a file");
-    for below in ["", "a", "a/b", "c"] {
-        equal(&serving, &image.root().join(below));
-    }
-    serving.end();
+    ends_with_room(serving, &image, &filler);
     // It is written: next to nothing is read for the next one.
     let serving = Serving::start(&image);
     equal(&serving, &image.root());
