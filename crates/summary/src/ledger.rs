@@ -80,6 +80,8 @@ pub struct Merged {
     pub outdated: Vec<Slot>,
     /// Directories that were known, and were in another one.
     pub moved: Vec<Slot>,
+    /// What it adds by itself, or inodes with several names in it, isn't what was known.
+    pub differs: bool,
 }
 
 /// Where an inode has names.
@@ -450,7 +452,8 @@ impl Ledger {
         } else {
             self.batch.records.insert(slot, Some(record));
         }
-        merged.outdated = self.merge_links(slot, &links_before, &reading.linked)?;
+        let merged_links = self.merge_links(slot, &links_before, &reading.linked)?;
+        (merged.outdated, merged.differs) = (merged_links.outdated, merged_links.differ || !change.is_zero());
         if let (Some(books), Some(found)) = (&mut self.books, reading.custom) {
             merged.outdated.extend(books.merge((&self.nodes, &*self.store), slot, found, &links_before)?);
         }

@@ -9,16 +9,24 @@ use crate::{
     totals::Sums,
 };
 
+/// What a reading says of inodes with several names.
+pub(super) struct MergedLinks {
+    /// Directories that name inodes which have changed since these were read.
+    pub(super) outdated: Vec<Slot>,
+    /// Something isn't what was known.
+    pub(super) differ: bool,
+}
+
 impl Ledger {
-    /// Gives the directories that name inodes which have changed since these were read.
+    /// Puts down which names of them a directory has.
     pub(super) fn merge_links(
         &mut self,
         slot: Slot,
         before: &[u64],
         found: &[LinkedName],
-    ) -> Result<Vec<Slot>, StoreError> {
+    ) -> Result<MergedLinks, StoreError> {
         let subvolume = self.nodes.id(slot).subvolume;
-        let mut outdated = Vec::new();
+        let (mut outdated, mut differ) = (Vec::new(), false);
         let mut found = found.to_vec();
         found.sort_by_key(|name| name.id.ino);
         let gone = before.iter().filter(|&&ino| found.binary_search_by_key(&ino, |name| name.id.ino).is_err());
@@ -26,22 +34,23 @@ impl Ledger {
         for (ino, names) in gone.map(|&ino| (ino, &[][..])).chain(there) {
             let key = LinkKey { subvolume, ino };
             // Where names have gone that others still show, what is freed where goes by who was read since.
-            let is_due = if let Some(Some(linked)) = self.batch.linked.get_mut(&key) {
-                linked.find_in(slot, names, &mut outdated) || linked.has_lost_names()
+            let (is_changed, has_lost_names) = if let Some(Some(linked)) = self.batch.linked.get_mut(&key) {
+                (linked.find_in(slot, names, &mut outdated), linked.has_lost_names())
             } else {
                 let mut linked = self.linked(key)?.unwrap_or_default();
                 let is_changed = linked.find_in(slot, names, &mut outdated);
-                let is_due = is_changed || linked.has_lost_names();
+                let has_lost_names = linked.has_lost_names();
                 if is_changed {
                     self.batch.linked.insert(key, Some(linked));
                 }
-                is_due
+                (is_changed, has_lost_names)
             };
-            if is_due {
+            differ |= is_changed;
+            if is_changed || has_lost_names {
                 self.uncharged.insert(key);
             }
         }
-        Ok(outdated)
+        Ok(MergedLinks { outdated, differ })
     }
 
     /// Puts down an inode that has another number of names than before.

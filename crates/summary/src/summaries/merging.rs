@@ -147,7 +147,9 @@ impl Merging<'_> {
         *self.charged += empty * charge(0);
         let id = self.ledger.nodes.id(slot);
         self.let_go_of_doubts(slot, id, &reading);
+        let was_due = self.unsettled.let_go(slot);
         self.settles_later(slot, &reading);
+        let may_settle = !(reading.inodes.is_empty() && reading.linked.is_empty());
         let subvolume = id.subvolume;
         let linked: Vec<LinkKey> = reading.linked.iter().map(|name| LinkKey { subvolume, ino: name.id.ino }).collect();
         let is_watched = self.names_watched(subvolume, &reading);
@@ -169,6 +171,10 @@ impl Merging<'_> {
             if let Some(returned) = self.ledger.nodes.find(id) {
                 self.ledger.mark_changed(returned, count);
             }
+        }
+        if was_due && merged.differs && may_settle {
+            // A slow disk may not have been through with it.
+            self.unsettled.add(slot, millis(self.clock.passed()) + self.settling * 1000);
         }
         if merged.is_doubtful {
             self.ledger.mark_changed(slot, count);

@@ -69,6 +69,32 @@ fn what_may_have_changed_by_itself_is_read_once_more() {
     assert_eq!(tracked.readings(), once_more);
 }
 
+/// A disk that has much to write may be late with it: what was found to have changed by itself may go on changing.
+#[test]
+fn what_goes_on_settling_is_read_until_it_stays() {
+    for is_linked in [false, true] {
+        let hands = Hands::new();
+        let (tree, mut tracked) = by(&hands);
+        if is_linked {
+            let mut state = tree.state();
+            state.directory(ROOT).names.insert("another name".to_owned(), FILE);
+            state.tell(ROOT, None, Happened::CREATE);
+        }
+        for time in 0..3 {
+            agrees(&mut tracked, &tree, ROOT, "until it is time");
+            change(&tree);
+            hands.pass(SETTLING + 1);
+            agrees(&mut tracked, &tree, ROOT, &format!("linked: {is_linked}, {time}"));
+        }
+        hands.pass(SETTLING + 1);
+        agrees(&mut tracked, &tree, ROOT, "it stayed");
+        let readings = tracked.readings();
+        hands.pass(10 * SETTLING);
+        agrees(&mut tracked, &tree, ROOT, "after that");
+        assert_eq!(tracked.readings(), readings, "it isn't looked at for ever");
+    }
+}
+
 /// Nobody asks.
 #[test]
 fn what_has_settled_is_read_by_itself() {
