@@ -15,6 +15,7 @@ const SERVER: &str = "#!/bin/sh
 case $1 in
 serve)
     echo 'tree: 1 of 1 directories harvested in 0.0 s' >&2
+    echo 'tree: what was harvested is stored' >&2
     echo 'tree: 1 directories harvested in the background' >&2
     echo 'tree: all that had changed was harvested in the background, 3 directories' >&2
     tail -f /dev/null &

@@ -58,13 +58,15 @@ pub(super) fn measure(visits: Visits, scale: f64, programs: &Programs, interrupt
     let paths = volume.fill(directories, Files::Seldom, interrupt)?;
     let books = Path::new(slab::BOOKS);
     let at_rest = Slab::now(books);
-    let served = Served::start(programs, &volume.scratch, &volume.tree)?;
+    let mut served = Served::start(programs, &volume.scratch, &volume.tree)?;
     let slab_since = || Some(Slab::now(books)?.since(at_rest?));
     let memory = |slab: Option<Slab>, resident_kib| Memory {
         resident_kib,
         marks_bytes: slab.map(|slab| slab.marks),
         events_bytes: slab.map(|slab| slab.events),
     };
+    // Until then it holds what the first harvest is about to write.
+    served.stored()?;
     let before = memory(slab_since(), served.resident_kib()?);
     served.forget_peak()?;
     let work = Work::over(&paths, visits, Duration::from_secs_f64((SECONDS * scale).max(1.0)));
