@@ -36,6 +36,9 @@ const COPY: u64 = 3;
 /// These name none.
 const WRITTEN_THROUGH: u64 = 4;
 const ANOTHER: u64 = 5;
+/// Names one file, which has its other name in the copy.
+const MOVED: u64 = 6;
+const IN_MOVED: u64 = 50;
 
 const FILES: u64 = 10_000;
 const FIRST: u64 = 100;
@@ -54,6 +57,8 @@ struct Copied {
     /// What was looked at.
     looked: Mutex<Vec<u64>>,
     told: Mutex<Vec<Change>>,
+    /// Where that one is.
+    moved_in: Mutex<Option<u64>>,
     /// Directories that aren't ignored, whatever changes in them.
     heeded: Mutex<Vec<u64>>,
     /// When so many were looked at somebody asks for another directory, and is answered when so many were.
@@ -112,6 +117,10 @@ impl Directories for Copied {
             ONE | COPY => reading.linked = (FIRST..FIRST + FILES).map(|ino| self.name(ino)).collect(),
             _ => {}
         }
+        if let Some(moved_in) = *self.moved_in.lock().expect("no panic") {
+            reading.linked.extend([MOVED, COPY].contains(&directory.ino).then(|| self.name(IN_MOVED)));
+            reading.directories.extend((directory.ino == moved_in).then(|| (id(MOVED), b"moved".to_vec().into())));
+        }
         Ok(reading)
     }
 
@@ -164,9 +173,13 @@ impl Tracker for Told {
 
 type Tracked = Summaries<Arc<Copied>, Told>;
 
-/// All of it is read.
 fn copied() -> (Arc<Copied>, Tracked) {
-    let copied = Arc::new(Copied::default());
+    read(Copied::default())
+}
+
+/// All of it is read.
+fn read(copied: Copied) -> (Arc<Copied>, Tracked) {
+    let copied = Arc::new(copied);
     let told = Told(Arc::clone(&copied));
     let store = Store::in_memory().expect("a store");
     let mut tracked = Summaries::open(store, (Arc::clone(&copied), told), id(ROOT), b"copied").expect("summaries");
@@ -222,6 +235,8 @@ fn what_is_written_through_other_names_is_looked_at_by_who_asks_for_it() {
     assert_eq!(tracked.cached(id(COPY), None).expect("it is known").totals.sums.bytes, 9010);
 }
 
+/// So often what goes on changing is read for one question.
+const ROUNDS_MAX: usize = 16;
 /// The number of looks between which nobody is let in.
 const AT_A_TIME: usize = 256;
 
@@ -285,6 +300,52 @@ fn a_question_goes_on_with_its_looks_where_it_gave_way() {
     // What is written after its look is counted by who asks then.
     copied.write(FIRST + FILES - 1, 1000);
     assert_eq!(bytes(&mut tracked, ONE), expected + 1000);
+}
+
+/// Whoever else asks meanwhile.
+fn in_portions(tracked: &mut Tracked, directory: u64, mut between: impl FnMut(usize)) -> (bool, i64) {
+    let mut asking = Asking::default();
+    for portion in 1.. {
+        let asked = Cell::new(0);
+        let soon = || asked.replace(asked.get() + 1) > 0;
+        let answer = tracked.query_within(id(directory), Freshness::Exact, &mut asking, &soon).expect("a portion");
+        if let Some(answer) = answer {
+            return (answer.is_exact, answer.totals.sums.bytes);
+        }
+        between(portion);
+    }
+    unreachable!("it ends")
+}
+
+/// It wasn't below when what is below was listed.
+#[test]
+fn what_is_moved_there_between_two_portions_is_looked_at() {
+    let (copied, mut tracked) = read(Copied { moved_in: Mutex::new(Some(ANOTHER)), ..Copied::default() });
+    copied.tell(COPY, None, Happened::CREATE);
+    copied.write(IN_MOVED, 5);
+    let mut portions = 0;
+    let answer = in_portions(&mut tracked, ONE, |portion| {
+        portions = portion;
+        if portion == 3 {
+            *copied.moved_in.lock().expect("no panic") = Some(ONE);
+            copied.tell(ANOTHER, None, Happened::MOVED_FROM);
+            copied.tell(ONE, None, Happened::MOVED_TO);
+        }
+    });
+    assert!(portions > 10, "{portions}");
+    assert_eq!(answer, (true, 5));
+}
+
+#[test]
+fn an_answer_is_exact_however_many_portions_its_looks_take() {
+    let (copied, mut tracked) = open();
+    let mut portions = 0;
+    let answer = in_portions(&mut tracked, ONE, |portion| {
+        portions = portion;
+        copied.tell(ONE, None, Happened::CREATE);
+    });
+    assert!(portions > 2 * ROUNDS_MAX, "{portions}");
+    assert_eq!(answer, (true, 0));
 }
 
 /// Who may not list the copy.

@@ -16,7 +16,17 @@ pub(crate) struct Looks {
     /// Each was looked at since this began: what it was before that is counted.
     pub(super) open_checked: Set<LinkKey>,
     pub(super) aliens_checked: Set<LinkKey>,
+    /// Directories that were listed since it looks through all of them once.
+    pub(super) listed: Set<NodeId>,
+    /// It has given way since then: others may have come to be below.
+    pub(super) has_given_way: bool,
+    /// So many had been looked at when that was asked last, and so often there were more.
+    got_on_to: usize,
+    portions: usize,
 }
+
+/// Who makes new ones all the time has nobody wait for ever.
+const PORTIONS_MAX: usize = 1 << 12;
 
 /// Of those of which a name may be where nothing is told.
 #[derive(Debug, Default)]
@@ -50,5 +60,18 @@ impl Looks {
         if self.of != Some((below, searches)) {
             *self = Looks { of: Some((below, searches)), ..Looks::default() };
         }
+    }
+
+    /// All is looked through, once.
+    pub(super) fn is_through(&mut self) {
+        (self.has_given_way, self.listed) = (false, Set::default());
+    }
+
+    /// Whether more were looked at since this was asked.
+    pub(super) fn have_got_on(&mut self) -> bool {
+        let looked_at = self.open_checked.len() + self.aliens_checked.len();
+        let have_got_on = std::mem::replace(&mut self.got_on_to, looked_at) < looked_at;
+        self.portions += usize::from(have_got_on);
+        have_got_on && self.portions <= PORTIONS_MAX
     }
 }

@@ -36,6 +36,10 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         gives_way: &dyn Fn() -> bool,
     ) -> Result<Option<bool>, SummaryError> {
         let (mut id, mut has_given_way) = (None, false);
+        // What bounds them is how many are to be looked at.
+        if asking.looks.have_got_on() {
+            asking.rounds = 0;
+        }
         loop {
             self.drain()?;
             if self.waits_for_search() {
@@ -196,6 +200,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         for (at, id) in slots.into_iter().zip(ids) {
             self.unreadable.remove(&at);
             self.remembered.forget(at);
+            self.unsettled.let_go(at);
             self.vanished.remove(&id);
             self.large.remove(&id);
             self.doubted.remove(&id);

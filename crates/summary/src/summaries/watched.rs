@@ -96,9 +96,21 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         gives_way: &dyn Fn() -> bool,
     ) -> Result<Option<bool>, SummaryError> {
         looks.go_on(self.ledger.nodes.id(slot), self.searches);
-        match self.look_at_open((slot, seen), looks, gives_way)? {
-            Some(false) => self.look_at_aliens(slot, looks, gives_way),
-            looked => Ok(looked),
+        loop {
+            let looked = match self.look_at_open((slot, seen), looks, gives_way)? {
+                Some(false) => self.look_at_aliens(slot, looks, gives_way)?,
+                looked => looked,
+            };
+            match looked {
+                None => looks.has_given_way = true,
+                // What was moved there meanwhile wasn't among those that were listed.
+                Some(false) if looks.has_given_way => {
+                    looks.has_given_way = false;
+                    continue;
+                }
+                Some(_) => looks.is_through(),
+            }
+            return Ok(looked);
         }
     }
 
@@ -112,8 +124,8 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
         let mut left = match looks.open.take() {
             Some(left) => self.take_up(left, (slot, seen))?,
             None => {
-                let places = self.ledger.nodes.open_below(slot);
-                OpenLeft { places: places.into_iter().map(|place| self.ledger.nodes.id(place)).collect(), at: None }
+                let places = self.ledger.nodes.open_below(slot).into_iter().map(|place| self.ledger.nodes.id(place));
+                OpenLeft { places: places.filter(|&id| looks.listed.insert(id)).collect(), at: None }
             }
         };
         let watched = if left.is_over() { None } else { self.watched_places()? };
