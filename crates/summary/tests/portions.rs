@@ -249,6 +249,21 @@ fn what_changes_again_waits_until_the_harvest_comes_round() {
     assert_eq!(summaries.tend(0, EVEN_PORTION, &|| false).expect("it is read"), Tended::All(1));
 }
 
+/// Between two portions those who ask come first, but not for ever.
+#[test]
+fn what_is_due_is_harvested_though_somebody_waits_all_the_time() {
+    let (flat, mut summaries) = flat();
+    summaries.query(id(ROOT), Freshness::Exact).expect("an answer");
+    (2..=DIRECTORIES).for_each(|ino| flat.changes(ino, None, Happened::CREATE));
+    let mut portions = 0;
+    while let Tended::Some(read) = summaries.tend(0, EVEN_PORTION, &|| true).expect("it is read") {
+        assert!((1..=8).contains(&read), "{read}");
+        portions += 1;
+    }
+    assert!(portions >= DIRECTORIES as usize / 8 - 1, "{portions}");
+    assert_eq!(summaries.cached(id(ROOT), None).expect("it is stored").age, 0, "nothing is left");
+}
+
 /// More entries than are read while others wait.
 const MANY: u64 = 40_000;
 const LARGE: u64 = 2;

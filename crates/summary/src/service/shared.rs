@@ -333,7 +333,10 @@ impl<D: Directories + Clone, T: Tracker> Shared<D, T> {
         let caught_up = self.try_catch_up();
         let is_known = caught_up.is_ok();
         if caught_up.as_ref().is_err_and(|error| self.goes_on_after(error)) {
-            self.alone().note_behind_a_failure();
+            let mut tracked = self.alone();
+            tracked.note_behind_a_failure();
+            // Else answers would be called exact above what is mapped for writing, until it is looked at next. Whoever looks next tells.
+            let _ = tracked.look_at_open_files();
         }
         done(&self.shared(), caught_up);
         *lock(&self.is_ready) = true;

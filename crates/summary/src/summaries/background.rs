@@ -13,6 +13,8 @@ const DIRTY_SHARE: usize = 20;
 /// Much has been dirty for so many seconds before it is harvested for that: who unpacks a tree goes on in the directories that would be
 /// harvested, and each of them would have to be read again.
 const CALM: i64 = 5;
+/// So many are harvested while somebody waits: where somebody does all the time nothing would ever be.
+const FEW: usize = 8;
 
 /// How far it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +148,7 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
     /// Harvests about `most` of the directories that are dirty, fewer where they have many entries, new ones among them; true when none is left, or something
     /// goes on changing all the time.
     fn settle_within(&mut self, slot: Slot, most: usize, gives_way: &dyn Fn() -> bool) -> Result<bool, SummaryError> {
-        let end = self.charged.saturating_add(most as u64);
+        let (end, before) = (self.charged.saturating_add(most as u64), self.readings);
         for _ in 0..ROUNDS_MAX {
             self.drain()?;
             if self.waits_for_search() {
@@ -186,13 +188,19 @@ impl<D: Directories, T: Tracker> Summaries<D, T> {
                 self.to_tend.sort_unstable_by_key(|&slot| Reverse(nodes.id(slot)));
             }
             let left = end.saturating_sub(self.charged) as usize;
-            if left == 0 || gives_way() {
+            let is_waited_for = gives_way();
+            if left == 0 || (is_waited_for && self.readings != before) {
                 self.ledger.pay()?;
                 return Ok(false);
             }
-            let due = self.next_to_tend(left);
-            let room = left - due.len();
-            self.harvest(due, (room, None), gives_way)?;
+            if is_waited_for {
+                let due = self.next_to_tend(left.min(FEW));
+                self.harvest(due, (0, None), &|| false)?;
+            } else {
+                let due = self.next_to_tend(left);
+                let room = left - due.len();
+                self.harvest(due, (room, None), gives_way)?;
+            }
             self.find_the_lost()?;
         }
         self.ledger.pay()?;
