@@ -26,7 +26,7 @@ use onesweep_sys::priority;
 
 use super::{
     catching_up::{self, Heads},
-    turns::Turns,
+    turns::{Rest, Turns},
 };
 use crate::{args::ServeSettings, message, report::Failure};
 
@@ -177,7 +177,12 @@ fn run(
     (schedule, turns): (&Schedule, &Turns),
     ended: &Receiver<()>,
 ) {
-    let Some(heads) = of.upgrade().map(|served| catching_up::heads(&served)) else { return };
+    // Where changes aren't told nothing is asked of what may not answer: it takes its turn alone.
+    let heads = |served: &Arc<Served>| match served.file_system().changes_are_told() {
+        true => catching_up::heads(served),
+        false => Heads::These(Vec::new()),
+    };
+    let Some(heads) = of.upgrade().as_ref().map(heads) else { return };
     let mut background = Background::new((schedule, warden), (turns, heads));
     while let Some(served) = of.upgrade() {
         if !server.volumes().iter().any(|other| Arc::ptr_eq(other, &served)) {
@@ -205,6 +210,7 @@ struct Background<'a> {
     heads: Heads,
     /// Since when it has waited for its turn.
     waits_since: Option<Instant>,
+    rest: Rest,
     checked: Instant,
     committed: Instant,
     /// Directories that were read since all that had changed was.
@@ -225,6 +231,7 @@ impl<'a> Background<'a> {
             turns,
             heads,
             waits_since: None,
+            rest: Rest::default(),
             checked: now,
             committed: now,
             read: 0,
@@ -236,18 +243,23 @@ impl<'a> Background<'a> {
 
     /// One portion of what is due; how long to wait after it.
     fn tend(&mut self, served: &Served) -> Duration {
-        let now = Instant::now();
+        let (now, budget) = (Instant::now(), self.schedule.budget.load(Ordering::Relaxed));
+        // One directory can have so many entries that it takes long. All else goes on.
+        if let Some(left) = self.rest.left(budget, now) {
+            return left.min(TEND_EVERY);
+        }
         let since = *self.waits_since.get_or_insert(now);
         let turn = match self.turns.take(&self.heads, (since, now)) {
             Ok(turn) => turn,
-            // One directory can have so many entries that it takes long. All else goes on.
             Err(wait) => return wait.min(TEND_EVERY),
         };
         self.waits_since = None;
-        let budget = Budget { directories: self.schedule.budget.load(Ordering::Relaxed) };
-        let tended = served.summaries().tend(self.schedule.harvest_after.load(Ordering::Relaxed), budget);
+        let portion = Budget { directories: budget };
+        let tended = served.summaries().tend(self.schedule.harvest_after.load(Ordering::Relaxed), portion);
         let rest = tended.as_ref().ok().filter(|(tended, _)| *tended != Tended::Nothing).map(|&(_, rest)| rest);
-        let away = turn.end(rest.unwrap_or_default(), Instant::now());
+        let now = Instant::now();
+        self.rest.begin(rest.unwrap_or_default(), budget, now);
+        let away = turn.end(rest.unwrap_or_default(), now);
         self.tell(served, tended.map(|(tended, _)| tended));
         if rest.is_some() { away.min(TEND_EVERY) } else { TEND_EVERY }
     }

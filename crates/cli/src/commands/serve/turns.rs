@@ -1,5 +1,5 @@
 //! Whose turn it is to harvest without being asked. A thread looks after each file system, but what moves the same heads is read one after the
-//! other, and all keep to one budget. Nobody waits for long: who has the turn may be held up by a disk that holds still.
+//! other, and all keep to one budget. Nobody waits for others for long: who has the turn may be held up by a disk that holds still.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -66,12 +66,31 @@ impl Turns {
     }
 }
 
+/// Who has used up the budget rests for as long as that takes, while others wait for no longer than they would for a portion.
+#[derive(Debug, Default)]
+pub(super) struct Rest(Option<(Instant, u32)>);
+
+impl Rest {
+    /// From now on, by a budget of so many directories.
+    pub(super) fn begin(&mut self, rest: Duration, budget: u32, now: Instant) {
+        self.0 = now.checked_add(rest).filter(|_| !rest.is_zero()).map(|until| (until, budget));
+    }
+
+    /// How long still. Another budget counts from when it is given.
+    pub(super) fn left(&self, budget: u32, now: Instant) -> Option<Duration> {
+        let (until, _) = self.0.filter(|&(_, by)| by == budget)?;
+        Some(until.saturating_duration_since(now)).filter(|left| !left.is_zero())
+    }
+}
+
 impl Turn<'_> {
     /// What was read has used up the budget for so long; how long to be away, so that others come to it.
     pub(super) fn end(self, rest: Duration, now: Instant) -> Duration {
         let mut state = self.of.state();
         let until = state.rests_until.map_or(now, |until| until.max(now)).checked_add(rest);
-        state.rests_until = until.or(state.rests_until);
+        // Nobody waits for longer: more would only have each go on when his patience ends.
+        let longest = now + PATIENCE;
+        state.rests_until = Some(until.map_or(longest, |until| until.min(longest)));
         let is_waited_for = state.at_work.iter().any(|work| work.number == self.number && work.is_waited_for);
         if is_waited_for { rest.max(2 * LOOK_EVERY) } else { rest }
     }
@@ -147,7 +166,24 @@ mod tests {
             .expect("it is over")
             .end(Duration::from_secs(900), began + rest * 2);
         let now = began + rest * 3;
-        assert_eq!(turns.take(&disk(8), (now, now)).err(), Some(Duration::from_secs(900) - rest));
-        assert!(turns.take(&disk(8), (now, now + PATIENCE)).is_ok());
+        assert_eq!(turns.take(&disk(8), (now, now)).err(), Some(PATIENCE - rest));
+        // Nor do many of them.
+        for _ in 0..10 {
+            let now = now + PATIENCE;
+            turns.take(&disk(8), (began, now)).expect("he has waited").end(Duration::from_secs(900), now);
+        }
+        assert!(turns.take(&disk(9), (now + 2 * PATIENCE, now + 2 * PATIENCE)).is_ok());
+    }
+
+    #[test]
+    fn who_has_read_much_rests_for_all_of_it() {
+        let (mut rest, began) = (Rest::default(), Instant::now());
+        assert_eq!(rest.left(100, began), None);
+        rest.begin(Duration::from_secs(900), 100, began);
+        assert_eq!(rest.left(100, began + 2 * PATIENCE), Some(Duration::from_secs(900) - 2 * PATIENCE));
+        assert_eq!(rest.left(0, began + PATIENCE), None, "it was given another budget");
+        assert_eq!(rest.left(100, began + Duration::from_secs(900)), None);
+        rest.begin(Duration::ZERO, 100, began);
+        assert_eq!(rest.left(100, began), None);
     }
 }

@@ -25,6 +25,8 @@ use crate::args::By;
 
 /// So many more than are told wait until they are sorted.
 const MORE: usize = 10_000;
+/// As many as a server notes of an answer that isn't too long.
+const NOTED: usize = 100;
 
 /// The first lines, and that of the directory that was asked for. What has changed meanwhile may be in some and not in others.
 pub(super) fn first_of(
@@ -57,7 +59,7 @@ pub(super) fn first_of(
     // Who asks for what is stored has nothing noted.
     if question.freshness != Freshness::Cached {
         let asked = Question { freshness: Freshness::Exact, ..asked };
-        told.iter().try_for_each(|(below, _)| note(client, directory, &asked, below))?;
+        told.iter().take(NOTED).try_for_each(|(below, _)| note(client, directory, &asked, below))?;
     }
     let lines: Vec<Line> = told.into_iter().map(|(_, line)| line).collect();
     Ok(Ok(Found { head: Head { lines: lines.len() as u64, partial, ..head }, lines, all }))
