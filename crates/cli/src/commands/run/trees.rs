@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     habits::{Habits, Here, Names, habits_of},
-    words::{is, is_any, split},
+    words::{Valued, is, split, valued},
 };
 
 /// The directories that a command reads, as far as its words tell: below the last `-C DIR` or `--directory=DIR` before them,
@@ -51,12 +51,10 @@ fn names(habits: &Habits, words: &[OsString]) -> Vec<PathBuf> {
             base.extend(directory);
         } else if habits.names == Names::First && !(names.is_empty() && stands_before_names(option)) {
             break;
-        } else if is_any(option, habits.targets.split_whitespace()) {
-            has_target = true;
-            words.next_if(|_| joined.is_none());
-        } else if has_value(option, habits) {
-            has_pattern |= is(option, b'e', "--regexp") || is(option, b'f', "--file");
-            words.next_if(|_| joined.is_none());
+        } else if let Some(Valued { known, is_joined }) = said_with(option, habits) {
+            has_target |= habits.targets.split_whitespace().any(|target| target == known);
+            has_pattern |= ["-e", "--regexp", "-f", "--file"].contains(&known);
+            words.next_if(|_| joined.is_none() && !is_joined);
         }
     }
     match habits.names {
@@ -71,10 +69,11 @@ fn names(habits: &Habits, words: &[OsString]) -> Vec<PathBuf> {
     names
 }
 
-/// Whether what is said with an option is a word of its own.
-fn has_value(option: &OsStr, habits: &Habits) -> bool {
-    is_any(option, habits.values.split_whitespace())
-        && !habits.without.split_whitespace().any(|without| option == without)
+/// An option that is said with something, as far as that could be taken for something else.
+fn said_with(option: &OsStr, habits: &Habits) -> Option<Valued<'static>> {
+    let is_without = habits.without.split_whitespace().any(|without| option == without);
+    let known = habits.targets.split_whitespace().chain(habits.values.split_whitespace());
+    if is_without { None } else { valued(option, known) }
 }
 
 /// Whether `find` takes it for an option of its own, not for the beginning of its expression.
@@ -171,7 +170,14 @@ mod tests {
             ("grep word", &[]),
             ("grep -eword", &[]),
             ("grep -rn word @/file", &[]),
+            ("grep -reword @/mail", &["@/mail"]),
             ("rg word", &["."]),
+            ("rg -g*.md word @/mail", &["@/mail"]),
+            ("rg -tmd -nt rust word @/mail", &["@/mail"]),
+            ("rg -ieword @/mail", &["@/mail"]),
+            ("clamscan -l/var/log/clamd @/mail", &["@/mail"]),
+            ("cp -a -t@/to @/mail @/www", &["@/mail", "@/www"]),
+            ("zip -rb @/to @/to/out.zip @/mail", &["@/mail"]),
             ("tar -cf @/to/x.tar", &[]),
             // What is said with options.
             ("rsync -a @/mail @/to --port 873", &["@/mail"]),

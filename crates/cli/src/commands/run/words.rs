@@ -19,11 +19,23 @@ pub(super) fn is(option: &OsStr, letter: u8, long: &str) -> bool {
     option == long || (!bytes.starts_with(b"--") && bytes.last() == Some(&letter))
 }
 
-/// Whether it is one of those.
-pub(super) fn is_any<'a>(option: &OsStr, known: impl IntoIterator<Item = &'a str>) -> bool {
-    known.into_iter().any(|known| match known.as_bytes() {
-        [b'-', letter] if *letter != b'-' => is(option, *letter, known),
-        _ => option == known,
+/// An option that is said with something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Valued<'a> {
+    pub(super) known: &'a str,
+    /// It stands in the same word (`-g*.md`), else it is the next one.
+    pub(super) is_joined: bool,
+}
+
+/// Which of those it is: of several letters the first one that is said with something, which is what follows it.
+pub(super) fn valued<'a>(option: &OsStr, known: impl Iterator<Item = &'a str> + Clone) -> Option<Valued<'a>> {
+    if let Some(known) = known.clone().find(|known| option == *known) {
+        return Some(Valued { known, is_joined: false });
+    }
+    let letters = option.as_bytes().strip_prefix(b"-").filter(|letters| !letters.starts_with(b"-"))?;
+    letters.iter().enumerate().find_map(|(at, letter)| {
+        let known = known.clone().find(|known| known.as_bytes() == [b'-', *letter])?;
+        Some(Valued { known, is_joined: at + 1 < letters.len() })
     })
 }
 

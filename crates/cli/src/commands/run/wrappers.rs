@@ -4,7 +4,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStrExt};
 
 use super::{
     executable::place_of,
-    words::{is_any, name, split},
+    words::{name, split, valued},
 };
 
 struct Wrapper {
@@ -71,7 +71,8 @@ fn run_by(wrapper: &Wrapper, command: &[OsString], from: usize) -> Option<usize>
     while let Some((at, word)) = words.next() {
         if word.as_bytes().starts_with(b"-") {
             let (option, joined) = split(word);
-            if joined.is_none() && is_any(option, wrapper.values.iter().copied()) {
+            let said_with = valued(option, wrapper.values.iter().copied());
+            if joined.is_none() && said_with.is_some_and(|valued| !valued.is_joined) {
                 words.next();
             }
         } else if is_program(word) {
