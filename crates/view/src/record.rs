@@ -8,7 +8,7 @@ use std::{
         fd::{AsFd, BorrowedFd},
         unix::{
             ffi::OsStrExt,
-            fs::{DirBuilderExt, OpenOptionsExt},
+            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
         },
     },
     path::{Path, PathBuf},
@@ -28,7 +28,7 @@ const FOLDER: &str = "/run/onesweep-view";
 pub(crate) struct Record {
     path: PathBuf,
     /// Locked as long as somebody serves it.
-    _file: File,
+    file: File,
 }
 
 /// What a mount is to a view that is to come.
@@ -74,13 +74,21 @@ impl Record {
         // Whoever finds it finds it locked, and in place of another one of such a mount.
         let path = folder.join(mount.to_string());
         fs::rename(new, &path)?;
-        Ok(Self { path, _file: file })
+        Ok(Self { path, file })
     }
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        remove_if(&self.path, &self.file);
+    }
+}
+
+/// Removes what is noted there, if it is that. The number of a mount that is gone is given to the next one, whose note takes the place of this one.
+fn remove_if(path: &Path, is: &File) {
+    let id = |stat: fs::Metadata| (stat.dev(), stat.ino());
+    if fs::symlink_metadata(path).map(id).ok().is_some_and(|there| is.metadata().map(id).is_ok_and(|it| it == there)) {
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -89,8 +97,11 @@ fn forget_those_that_are_gone(folder: &Path, is_there: impl Fn(u64) -> bool) {
     for note in fs::read_dir(folder).into_iter().flatten().flatten() {
         let mount = note.file_name().to_str().and_then(|name| name.parse().ok());
         let is_gone = mount.is_some_and(|mount| !is_there(mount));
-        if is_gone && File::open(note.path()).is_ok_and(|file| file.try_lock().is_ok()) {
-            let _ = fs::remove_file(note.path());
+        if is_gone
+            && let Ok(file) = File::open(note.path())
+            && file.try_lock().is_ok()
+        {
+            remove_if(&note.path(), &file);
         }
     }
 }
@@ -111,7 +122,8 @@ fn former_below(folder: &Path, place: &Path, mount: u64) -> Former {
     if noted != there {
         return Former::Another;
     }
-    if file.try_lock().is_ok() { Former::LeftBehind } else { Former::Served }
+    // Several may ask at once, and aren't to find each other.
+    if file.try_lock_shared().is_ok() { Former::LeftBehind } else { Former::Served }
 }
 
 /// Whether the mount through which something was opened is one that a view has made and somebody serves.
@@ -121,7 +133,7 @@ pub(crate) fn is_served(open: BorrowedFd<'_>) -> bool {
 
 fn is_served_below(folder: &Path, open: BorrowedFd<'_>, mount: u64) -> bool {
     let (Ok((file, noted)), Ok(start)) = (noted_below(folder, mount), start(open)) else { return false };
-    noted.starts_with(start.as_bytes()) && file.try_lock().is_err()
+    noted.starts_with(start.as_bytes()) && file.try_lock_shared().is_err()
 }
 
 /// What is noted of the mount of that number.
@@ -162,7 +174,11 @@ mod tests {
         let record = below(7);
         assert_eq!((is(7), is(8)), (Former::Served, Former::Another));
         assert!(is_served(7) && !is_served(8));
+        // Its number is given to the next mount before it has taken its note away.
+        let next = below(7);
         drop(record);
+        assert_eq!(is(7), Former::Served);
+        drop(next);
         assert_eq!(is(7), Former::Another);
         assert!(!is_served(7));
         let mut record = below(7);

@@ -35,6 +35,11 @@ impl Attention {
         self.asks && !self.is_paused
     }
 
+    /// Whether nobody is asked because nobody could answer soon.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// Nobody is asked from now on, or again where that was so before.
     pub(super) fn pause(&mut self, is_paused: bool) {
         self.is_paused = is_paused;
@@ -108,9 +113,10 @@ mod tests {
     #[test]
     fn nobody_is_asked_in_a_pause_and_what_was_so_before_is_so_again() {
         let mut attention = Attention::default();
+        assert!(!attention.is_paused());
         attention.pause(true);
         attention.missed();
-        assert!(!attention.asks(), "what was under way as it began");
+        assert!(!attention.asks() && attention.is_paused(), "what was under way as it began");
         attention.pause(false);
         assert!(attention.asks());
         attention.pause(true);

@@ -165,7 +165,8 @@ impl Doorman {
     /// The same beside somebody who does, while the kernel asks.
     pub(super) fn listen_to_questions(&self, bell: &Bell, post: &Post) {
         while !post.is_followed() && !self.is_over() {
-            if !self.asks() {
+            // In a pause those who have asked before are let in by all that can.
+            if !self.asks() && !self.is_paused() {
                 let _ = ready::wait_for_bell(&self.bell_of_questions, None);
                 continue;
             }
@@ -224,6 +225,10 @@ impl Doorman {
         lock(&self.attention).asks()
     }
 
+    fn is_paused(&self) -> bool {
+        lock(&self.attention).is_paused()
+    }
+
     /// The time since this began.
     pub(super) fn now(&self) -> Duration {
         self.began.elapsed()
@@ -240,6 +245,10 @@ impl Doorman {
 
     fn opens(&self, guest: Guest) {
         self.asked.fetch_add(1, Ordering::Relaxed);
+        // Dropped, it is allowed: there is no time to look at anything.
+        if self.is_paused() {
+            return;
+        }
         if let Some(awake) = &self.awake {
             awake.asked();
         }
@@ -286,6 +295,9 @@ impl Doorman {
 
     /// A directory was opened, or a file through a mount of which nothing is known. `is_slow` tells that no other one was at that time.
     fn was_opened(&self, opened: &File, is_slow: bool) {
+        if self.is_paused() {
+            return;
+        }
         let mount = lock(&self.lookout).sees(opened);
         match mount {
             Ok(Mount::Showing) => {}

@@ -32,7 +32,7 @@ use std::{
     fmt, io,
     os::fd::AsFd,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     thread::{self, JoinHandle},
 };
 
@@ -113,7 +113,7 @@ impl Bound {
 
     /// For who is to stop this process: it answers nobody then.
     pub fn pauses(&self) -> Pauses {
-        Pauses(Arc::clone(&self.doorman))
+        Pauses(Arc::downgrade(&self.doorman))
     }
 
     /// Unmounts it: `EBUSY` while somebody uses it.
@@ -141,7 +141,7 @@ impl Bound {
 
 /// Lets programs go by without help while this process is stopped.
 #[derive(Clone)]
-pub struct Pauses(Arc<Doorman>);
+pub struct Pauses(Weak<Doorman>);
 
 impl fmt::Debug for Pauses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -153,12 +153,16 @@ impl Pauses {
     /// From now on nobody waits for this process, but who opens a file on which somebody else has a lease. Returns when those go on who did, a second later
     /// at most.
     pub fn begin(&self) {
-        self.0.pause();
+        if let Some(doorman) = self.0.upgrade() {
+            doorman.pause();
+        }
     }
 
     /// All is as before.
     pub fn end(&self) {
-        self.0.go_on();
+        if let Some(doorman) = self.0.upgrade() {
+            doorman.go_on();
+        }
     }
 }
 

@@ -1,10 +1,21 @@
 //! Ctrl-Z, of a view that the kernel shows: who is stopped answers nobody, so nobody may be asked meanwhile.
 
-use std::{sync::mpsc, thread};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+};
 
 use onesweep_sys::signals;
 use onesweep_view::bind::Pauses;
-use signal_hook::{consts::SIGTSTP, iterator::Signals};
+use signal_hook::{
+    consts::{SIGCONT, SIGTSTP},
+    flag,
+    iterator::Signals,
+};
 
 use crate::session::heeded_of;
 
@@ -14,11 +25,21 @@ pub(super) fn heed(pauses: Pauses) {
     // It ends with the process. Without it the signal is left as it is.
     let heeding = move || {
         let Ok(mut signals) = Signals::new(heeded_of([SIGTSTP])) else { return };
+        let is_continued = Arc::new(AtomicBool::new(false));
+        let _ = flag::register(SIGCONT, Arc::clone(&is_continued));
         drop(begins);
-        for _ in signals.forever() {
+        while !signals.is_closed() {
+            if signals.wait().next().is_none() {
+                continue;
+            }
+            is_continued.store(false, Ordering::SeqCst);
             pauses.begin();
-            // Returns when it is continued.
-            let _ = signals::stop();
+            // Whoever continues a process undoes that it was to stop, also before it has.
+            if !is_continued.load(Ordering::SeqCst) {
+                // Returns when it is continued.
+                let _ = signals::stop();
+            }
+            signals.pending().for_each(drop);
             pauses.end();
         }
     };
