@@ -40,7 +40,10 @@ pub(crate) fn of_sweep(py: Python<'_>, error: &SweepError, style: Style) -> PyEr
     let message = error.to_string();
     let plain = |class, path| Fault { class, number: None, cause: None, path, message: message.clone() };
     let io = |class, path, source: &io::Error| of_io(class, path, source, message.clone());
-    let perhaps = |class, path, source: Option<&io::Error>| match source {
+    // What isn't there is a device or a program, and not the tree whose path it tells.
+    let perhaps = |class, path, source: Option<&io::Error>| match source
+        .filter(|source| source.kind() != io::ErrorKind::NotFound)
+    {
         Some(source) => io(class, path, source),
         None => plain(class, path),
     };

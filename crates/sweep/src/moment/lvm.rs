@@ -79,11 +79,11 @@ impl Programs {
         let mut command = Command::new(path);
         command.args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").env("LVM_SUPPRESS_FD_WARNINGS", "1");
         let out = command.output().map_err(|error| {
-            let text = match error.kind() {
+            // Without what the kernel said: that would be taken for what it says of the tree.
+            match error.kind() {
                 io::ErrorKind::NotFound => format!("{program} is not installed; install lvm2, or leave out --snapshot"),
                 _ => format!("cannot run {program}: {error}"),
-            };
-            Trouble::of_kernel(text, error)
+            }
         })?;
         if out.status.success() {
             return Ok(String::from_utf8_lossy(&out.stdout).into_owned());
