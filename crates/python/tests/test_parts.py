@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import onesweep
 import pytest
+from onesweep import _shares
+from onesweep._types import Options
 
 
 def paths(root: Path, part: tuple[int, int] | tuple[int, int, int]) -> set[str]:
@@ -41,6 +44,22 @@ def test_samples_stay_together(root: Path) -> None:
     for index in range(4):
         keys = [os.path.basename(path).split(".")[0] for path in paths(root, (index, 4))]
         assert all(keys.count(key) == 3 for key in keys)
+
+
+@pytest.mark.parametrize("order", ["inode", "directory"])
+def test_windows_of_a_plan_are_one_sweep(root: Path, order: str) -> None:
+    for n in range(3000):
+        (root / f"f{n}").write_bytes(b"1")
+    small: Options = {"catalog_limit": "64K", "order": order}
+    assert _shares._window([str(root)], small) is None, "it takes several"
+    plan = _shares.planned([str(root)], small)
+    assert plan is not None
+    [disk] = plan.disks
+    assert sorted(f.path for f in disk.files) == sorted(str(f.path) for f in onesweep.plan(root, ignore_cache=True).files())
+    if order == "inode":
+        numbers = [os.stat(f.path).st_ino for f in disk.files]
+        far = (max(numbers) - min(numbers)) // 4
+        assert all(one - other < far for one, other in pairwise(numbers)), "the head never goes far back"
 
 
 def test_directories_and_names_of_hard_links(root: Path) -> None:

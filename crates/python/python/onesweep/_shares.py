@@ -7,6 +7,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TypeAlias
 
 from . import _onesweep
@@ -19,6 +20,13 @@ _FILES_MAX = 1 << 16
 
 _WINDOWS_MAX = 1 << 12
 
+_BYTES_OF_FILE = 512
+"""What Python takes for a planned file, at most."""
+
+_SHARE_OF_MEMORY = 4
+
+_BY_ADDRESS = ("fragment", "first-extent")
+
 Names: TypeAlias = dict[tuple[int, int], list[str]]
 """Names of files that were given by another one, by device and inode; the next one last."""
 
@@ -28,8 +36,12 @@ class DiskFiles:
     """What lies on one disk, in the order in which it is read."""
 
     disk: str
-    seeks: bool
+    order: str
     files: list[PlannedFile[str]]
+
+    @property
+    def seeks(self) -> bool:
+        return self.order != "directory"
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,7 @@ def planned(roots: list[str], options: Options) -> Planned | None:
             return None
         first = _window(roots, {**options, "part": (windows * index, windows * of, seed)})
     found = [first]
+    room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE_OF_MEMORY // _BYTES_OF_FILE
     # Parts are not quite as large as each other. One that doesn't fit is the two of twice as many that have its files.
     left = [(number, windows) for number in range(windows - 1, 0, -1)]
     while left:
@@ -61,6 +74,10 @@ def planned(roots: list[str], options: Options) -> Planned | None:
         window = _window(roots, {**options, "part": (windows * index + number, windows * of, seed)})
         if window is not None:
             found.append(window)
+            room -= sum(len(disk.files) for disk in window.disks)
+            if room < 0:
+                # Else the process would be killed for its memory, and begin anew.
+                raise MemoryError("there are more files than a plan has memory for on this machine; name parts of the tree")
         elif _is_possible(2 * windows, 2 * windows * of):
             left += [(2 * number + 1, 2 * windows), (2 * number, 2 * windows)]
         else:
@@ -86,10 +103,20 @@ def _together(windows: list[Planned]) -> Planned:
 
 
 def _one_disk(disk: str, parts: list[DiskFiles]) -> DiskFiles:
-    seeks = any(part.seeks for part in parts)
+    order = next((part.order for part in parts if part.seeks), "directory")
     # Each is in order already; where nothing turns that is the order of the directories, and one may come after the other.
-    by_place = heapq.merge(*(part.files for part in parts), key=lambda file: file.address or 0)
-    return DiskFiles(disk, seeks, list(by_place) if seeks else [file for part in parts for file in part.files])
+    if order == "directory":
+        return DiskFiles(disk, order, [file for part in parts for file in part.files])
+    if order in _BY_ADDRESS:
+        by_place = heapq.merge(*(part.files for part in parts), key=lambda file: file.address or 0)
+        return DiskFiles(disk, order, list(by_place))
+    # By what it goes isn't told. Names are dealt out by chance, so that half of each part is on the first half of the disk.
+    placed = heapq.merge(*(_placed(part.files) for part in parts), key=itemgetter(0))
+    return DiskFiles(disk, order, [file for _, file in placed])
+
+
+def _placed(files: list[PlannedFile[str]]) -> list[tuple[float, PlannedFile[str]]]:
+    return [(number / len(files), file) for number, file in enumerate(files)]
 
 
 def _window(roots: list[str], options: Options) -> Planned | None:
@@ -98,11 +125,11 @@ def _window(roots: list[str], options: Options) -> Planned | None:
     with _onesweep.plan(roots, **uncached) as plan:
         if plan.is_partial:
             return None
-        seeks = {disk.disk: disk.order != "directory" for disk in plan.disks}
+        orders = {disk.disk: disk.order for disk in plan.disks}
         by_disk: dict[str, list[PlannedFile[str]]] = {}
         for file in plan.files():
             by_disk.setdefault(file.disk, []).append(file)
-        return Planned([DiskFiles(disk, seeks.get(disk, True), files) for disk, files in by_disk.items()], plan.errors)
+        return Planned([DiskFiles(disk, orders.get(disk, "inode"), files) for disk, files in by_disk.items()], plan.errors)
 
 
 def groups(
