@@ -448,8 +448,13 @@ impl Store {
         facts: &Facts,
         durable: bool,
     ) -> Result<(), StoreError> {
-        let durability = if durable { Durability::Immediate } else { Durability::None };
         self.held.let_go(batch.slots());
+        self.write_batch(batch, custom, facts, durable)
+    }
+
+    /// The same while others read by the tables as they were.
+    fn write_batch(&self, batch: &Batch, custom: &Unwritten, facts: &Facts, durable: bool) -> Result<(), StoreError> {
+        let durability = if durable { Durability::Immediate } else { Durability::None };
         let mut more_places = 0;
         self.write("write", durability, |transaction| {
             let mut table = transaction.open_table(DIRECTORIES)?;

@@ -311,11 +311,54 @@ fn it_ends_with_its_terminal() {
     write(&folder.join("top/file"), 320);
     let mut screen = Screen::start(&folder.join("notes"), "", "--socket nowhere", &folder.join("top"));
     screen.until("the view", |lines| row(lines, "file").is_some());
-    let process = PathBuf::from(format!("/proc/{}", screen.pid()));
+    let process = Process(PathBuf::from(format!("/proc/{}", screen.pid())));
     drop(screen);
-    let began = Instant::now();
-    while process.exists() {
-        assert!(began.elapsed() < PATIENCE, "it goes on");
-        thread::sleep(Duration::from_millis(5));
+    process.ends();
+}
+
+/// What isn't to outlive its test, also when that fails.
+struct Process(PathBuf);
+
+impl Process {
+    fn ends(&self) {
+        let began = Instant::now();
+        while self.0.exists() {
+            assert!(began.elapsed() < PATIENCE, "it goes on");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0.file_name().filter(|_| self.0.exists()) {
+            let _ = Command::new("kill").arg("-9").arg(pid).status();
+        }
+    }
+}
+
+/// As when a connection is cut, or somebody types `[` behind Alt: the rest of the key never comes.
+#[test]
+fn it_ends_where_a_key_came_in_part() {
+    for is_gone in [false, true] {
+        let folder = Folder::new();
+        write(&folder.join("top/file"), 320);
+        let mut screen = Screen::start(&folder.join("notes"), "", "--socket nowhere", &folder.join("top"));
+        screen.until("the view", |lines| row(lines, "file").is_some());
+        let process = Process(PathBuf::from(format!("/proc/{}", screen.pid())));
+        screen.keys("\x1b[");
+        // Who waits for the rest of it sleeps in the terminal, as far as the kernel tells where.
+        let began = Instant::now();
+        let sleeps_in =
+            |function: &str| fs::read_to_string(process.0.join("wchan")).is_ok_and(|it| it.contains(function));
+        while !(sleeps_in("tty") || sleeps_in("wait_woken")) && began.elapsed() < Duration::from_secs(5) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if is_gone {
+            drop(screen);
+        } else {
+            run(Command::new("kill").args(["-TERM", &screen.pid()]));
+        }
+        process.ends();
     }
 }

@@ -18,7 +18,8 @@ const RECORDS_BYTES_MAX: usize = 2 << 20;
 /// What a record takes beside its name and its links.
 const RECORD_BYTES: usize = size_of::<Record>() + 64;
 
-/// The tables as they stood at one moment. While they are held the file can't give their pages to others, so nobody may write.
+/// The tables as they stood at one moment. While they are held the file can't give their pages to others, so they are let go before a write, or
+/// behind the one that others are answered beside.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) directories: ReadOnlyTable<u32, &'static [u8]>,

@@ -46,7 +46,9 @@ impl Store {
         let _one_at_a_time = lock(&self.staging.writing);
         let Some(staged) = self.staged() else { return Ok(()) };
         let Staged { batch, custom, facts } = &*staged;
-        self.commit_with(batch, custom, facts, true)?;
+        // Who reads meanwhile reads by this one: to begin to read while the file grows is to wait for the disk.
+        self.snapshot()?;
+        self.write_batch(batch, custom, facts, true)?;
         // Whoever has looked meanwhile has seen the tables as they were.
         self.held.let_go(batch.slots());
         *lock(&self.staging.staged) = None;

@@ -1,12 +1,17 @@
 //! A store keeps what was committed, and says what is wrong with it.
 
-use std::sync::atomic::AtomicU64;
+use std::{
+    sync::{Condvar, Mutex, atomic::AtomicU64, mpsc},
+    thread,
+    time::Duration,
+};
 
 use onesweep_sys::files::Time;
 use redb::backends::InMemoryBackend;
 
 use super::{taken_over::LAST_MISTAKEN, *};
 use crate::{
+    custom::books::Unwritten,
     identity::NodeId,
     links::Charges,
     record::Access,
@@ -323,6 +328,91 @@ fn a_full_disk_leaves_one_state_or_the_other() {
         }
     }
     assert!(refused > 3, "{refused}");
+}
+
+/// Storage whose disk holds still when its file is to grow.
+#[derive(Debug, Default)]
+struct Still {
+    memory: InMemoryBackend,
+    disk: Arc<StillDisk>,
+}
+
+#[derive(Debug, Default)]
+struct StillDisk {
+    state: Mutex<Stillness>,
+    changes: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Stillness {
+    holds: bool,
+    is_waited_for: bool,
+}
+
+impl StillDisk {
+    fn hold(&self, holds: bool) {
+        self.state.lock().expect("no panic").holds = holds;
+        self.changes.notify_all();
+    }
+
+    fn wait_until_waited_for(&self) {
+        let state = self.state.lock().expect("no panic");
+        drop(self.changes.wait_while(state, |state| !state.is_waited_for).expect("no panic"));
+    }
+}
+
+impl StorageBackend for Still {
+    fn len(&self) -> io::Result<u64> {
+        self.memory.len()
+    }
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.memory.read(offset, out)
+    }
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.disk.state.lock().expect("no panic");
+        state.is_waited_for = state.holds;
+        self.disk.changes.notify_all();
+        drop(self.disk.changes.wait_while(state, |state| state.holds).expect("no panic"));
+        self.memory.set_len(len)
+    }
+    fn sync_data(&self) -> io::Result<()> {
+        self.memory.sync_data()
+    }
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.memory.write(offset, data)
+    }
+}
+
+/// As of a file system that is frozen while a file on it grows.
+#[test]
+fn who_reads_does_not_wait_for_a_file_that_grows() {
+    let (still, facts) = (Still::default(), Facts::default());
+    let disk = Arc::clone(&still.disk);
+    let store = Store::with_backend(still, "memory").expect("a store");
+    store
+        .commit(&batch((1..100).map(|slot| (slot, Some(record(u64::from(slot), "before"))))), &facts, true)
+        .expect("room");
+    disk.hold(true);
+    let large = |slot| Record { links: vec![1 << 40; 1000], ..record(slot, "after") };
+    store.stage(batch((100..3000).map(|slot| (slot, Some(large(u64::from(slot)))))), Unwritten::default(), facts);
+    thread::scope(|scope| {
+        let writing = scope.spawn(|| store.write_staged());
+        disk.wait_until_waited_for();
+        let (read, came) = mpsc::channel();
+        let store = &store;
+        scope.spawn(move || {
+            read.send([50, 200].map(|slot| store.record(Slot(slot)).map(|it| it.map(|it| it.name.to_vec()))))
+        });
+        let came = came.recv_timeout(Duration::from_secs(60));
+        let is_written = writing.is_finished();
+        // Or a failure would wait for it.
+        disk.hold(false);
+        let [before, after] = came.expect("who reads waits for the disk");
+        assert_eq!(before.expect("it reads"), Some(b"before".to_vec()));
+        assert_eq!(after.expect("it reads"), Some(b"after".to_vec()));
+        assert!(!is_written, "the disk held still");
+        writing.join().expect("no panic").expect("it is written");
+    });
 }
 
 /// With its tables' own room, and with the index of ten files in each.

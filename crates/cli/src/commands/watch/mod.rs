@@ -28,14 +28,14 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{self, Receiver, Sender, TryRecvError},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError},
     },
     thread,
     time::{Duration, Instant, SystemTime},
 };
 
 use onesweep_summary::service::protocol::Refusal;
-use onesweep_sys::ready::{self, Bell, Wanted as Readiness};
+use onesweep_sys::ready::{self, Bell, Ready, Wanted as Readiness};
 use ratatui::{
     DefaultTerminal,
     crossterm::event::{self, Event, KeyEventKind},
@@ -55,6 +55,8 @@ const SHORTEST: Duration = Duration::from_secs(2);
 const REST: u32 = 20;
 /// So long a key, an answer or a signal may wait.
 const TICK: Duration = Duration::from_millis(50);
+/// So long an end may take.
+const GRACE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: WatchArgs) -> Result<u8, Failure> {
     let path = &args.path;
@@ -90,14 +92,39 @@ pub(crate) fn run(args: WatchArgs) -> Result<u8, Failure> {
         signal_hook::flag::register_usize(signal, Arc::clone(&signalled), signal as usize)
             .map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     }
-    let asking = Asking::start(source).map_err(|error| Failure::told(format!("cannot start a thread: {error}")))?;
+    let no_thread = |error: io::Error| Failure::told(format!("cannot start a thread: {error}"));
+    let asking = Asking::start(source).map_err(no_thread)?;
+    let (shows, ended) = mpsc::channel::<()>();
+    end_where_a_key_is_incomplete(ended, &signalled).map_err(no_thread)?;
     let shown = on_terminal(|terminal| show(terminal, &mut state, asking, &signalled));
+    drop(shows);
     let signal = signalled.load(Ordering::SeqCst);
     if signal != 0 {
         // Who sent it sees that it was heeded.
         let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
     }
     shown.map(|()| 0).map_err(|error| Failure::told(no_terminal(&error)))
+}
+
+/// A part of a key has come, and crossterm waits for the rest: for ever, whatever signal comes, and at a whole processor where the terminal is gone. So a
+/// thread looks whether what is to end has a second later, until `ended` has nobody at its other end.
+fn end_where_a_key_is_incomplete(ended: Receiver<()>, signalled: &Arc<AtomicUsize>) -> io::Result<()> {
+    let (input, signalled) = (Input::new()?, Arc::clone(signalled));
+    let goes_on = move || matches!(ended.recv_timeout(GRACE), Err(RecvTimeoutError::Timeout));
+    let look = move || {
+        while goes_on() {
+            if input.is_gone() {
+                let _ = signalled.compare_exchange(0, SIGHUP as usize, Ordering::SeqCst, Ordering::SeqCst);
+            }
+            let signal = signalled.load(Ordering::SeqCst);
+            if signal != 0 && goes_on() {
+                // It may be gone.
+                let _ = ratatui::try_restore();
+                let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
+            }
+        }
+    };
+    thread::Builder::new().name("watch-end".into()).spawn(look).map(drop)
 }
 
 /// Takes the terminal over for that time, and gives it back, also when it ends by a panic.
@@ -185,13 +212,20 @@ impl Input {
         Ok(Input { terminal, bell: Bell::new()? })
     }
 
-    /// A signal ends the waiting, and is no error.
-    fn wait(&self) -> io::Result<Come> {
+    fn is_gone(&self) -> bool {
+        self.ready(Readiness::default(), Duration::ZERO).is_ok_and(|ready| ready.is_over)
+    }
+
+    fn ready(&self, wanted: Readiness, time: Duration) -> io::Result<Ready> {
         let stdin = io::stdin();
         let keys = self.terminal.as_ref().map_or(stdin.as_fd(), AsFd::as_fd);
-        let wait = |time| ready::wait(keys, Readiness { read: true, write: false }, &self.bell, Some(time));
+        ready::wait(keys, wanted, &self.bell, Some(time))
+    }
+
+    /// A signal ends the waiting, and is no error.
+    fn wait(&self) -> io::Result<Come> {
         for patience in [Duration::ZERO, TICK] {
-            if wait(patience)?.is_over {
+            if self.ready(Readiness { read: true, write: false }, patience)?.is_over {
                 return Ok(Come::End);
             }
             // Several may have come at once, and a change of size comes by a signal.
