@@ -18,7 +18,7 @@ Examples:
   alias du='onesweep du'
 
 Asks the server (onesweep serve) where it tracks the file system, which takes no time however large the tree is, and walks
-in the order of inodes where it doesn't. What needs single files walks always: -a, -L, -l, --exclude, -X, --time, and
+in the order of inodes where it doesn't. What needs single files walks always: -a, -D (-H), -L, -l, --exclude, -X, --time, and
 several paths with links from one to another. Lines of what is in one directory come in the order of their names.
 Whatever goes wrong, it ends with 1 as GNU du does; it tells what in words of its own.
 

@@ -66,7 +66,8 @@ struct How {
     #[arg(long, alias = "disk-model", value_name = "MODEL", value_parser = forecast::disk_model, long_help = forecast::disk_help())]
     disk: Option<DiskName>,
     /// Where names come from: auto (the tables of images and of devices that are not mounted, else a walk), walk (an
-    /// image is a file), tables (as auto; of a mounted ext4 or XFS the tables are read before the walk) [default: auto]
+    /// image is a file), tables (as auto; of a mounted ext4, XFS or btrfs the tables are read before the walk, of anything
+    /// else that is mounted it is an error) [default: auto]
     #[arg(long, value_name = "SOURCE")]
     metadata: Option<MetadataSource>,
     /// Memory for names and fragments [default: an eighth of the memory]

@@ -101,7 +101,8 @@ pub(crate) struct ServeSettings {
     /// that seek, or always [default: never]
     #[arg(long, value_name = "WHEN")]
     pub(crate) relocate: Option<Relocate>,
-    /// With --relocate: so long after the first write to a directory it is looked at, and then so often until it was flushed [default: 2s]
+    /// With --relocate: so long after the last write to a directory it is looked at, at the latest 15 times as long after
+    /// the first, and then so often until it was flushed [default: 2s]
     #[arg(long, value_name = "TIME")]
     pub(crate) relocate_after: Option<Seconds>,
     /// With --relocate: so much is written for that at most, in percent of what others write to the device; 0 for as much as is
@@ -152,7 +153,7 @@ pub(crate) enum LogLevel {
     /// And what is done
     #[default]
     Info,
-    /// And each harvest in the background
+    /// And each portion that is harvested in the background, and other details
     Debug,
 }
 

@@ -34,7 +34,8 @@ pub(crate) struct PeerIndexArgs {
     /// Bytes of a block: a power of two from 4K to 64K
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = block_bytes)]
     pub(crate) block_size: u32,
-    /// The file of the index [default: /var/lib/onesweep/index/NAME.index, NAME being the path with - for /]
+    /// The file of the index [default: /var/lib/onesweep/index/NAME.index, NAME being the
+    /// path, links followed, with - for / and -- for -]
     #[arg(long, value_name = "FILE")]
     pub(crate) index: Option<PathBuf>,
     /// The key of the trust domain

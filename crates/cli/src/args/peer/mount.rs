@@ -95,7 +95,8 @@ pub(crate) struct PeerMountArgs {
     /// A line for each read goes there: where it went, why, and how long it took
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// The file of the index [default: /var/lib/onesweep/index/NAME.index, NAME being the path with - for /]
+    /// The file of the index [default: /var/lib/onesweep/index/NAME.index, NAME being the
+    /// path, links followed, with - for / and -- for -]
     #[arg(long, value_name = "FILE")]
     pub(crate) index: Option<PathBuf>,
     #[command(flatten)]
