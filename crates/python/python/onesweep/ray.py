@@ -218,7 +218,10 @@ def _plan(host: str, roots: list[str], share_bytes: int, options: Options) -> tu
     """What a node has, by disks, dealt out in their order. It is kept with the driver, so that no loss of a node deals it anew."""
     plan = _shares.planned(roots, options)
     if plan is None:
-        raise MemoryError(f"{host}: there are more directories, or more names with one stem in one of them, than catalog_limit holds; raise it, or name parts of the tree")
+        raise MemoryError(
+            f"{host}: catalog_limit holds neither all directories nor a part of the names (those that are the same up to their "
+            "first dot are in one part); raise it, or name parts of the tree"
+        )
     dealt = []
     for disk in plan.disks:
         groups = list(_shares.groups(disk.files, share_bytes, attrgetter("size")))
