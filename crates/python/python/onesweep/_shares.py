@@ -21,7 +21,7 @@ _FILES_MAX = 1 << 16
 _WINDOWS_MAX = 1 << 12
 
 _BYTES_OF_FILE = 512
-"""What Python takes for a planned file, at most."""
+"""A planned file is reckoned to take so many, with its path."""
 
 _SHARE_OF_MEMORY = 4
 
@@ -66,7 +66,7 @@ def planned(roots: list[str], options: Options) -> Planned | None:
             return None
         first = _window(roots, {**options, "part": (windows * index, windows * of, seed)})
     found = [first]
-    room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE_OF_MEMORY // _BYTES_OF_FILE
+    room = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE_OF_MEMORY // _BYTES_OF_FILE - _number(first)
     # Parts are not quite as large as each other. One that doesn't fit is the two of twice as many that have its files.
     left = [(number, windows) for number in range(windows - 1, 0, -1)]
     while left:
@@ -74,7 +74,7 @@ def planned(roots: list[str], options: Options) -> Planned | None:
         window = _window(roots, {**options, "part": (windows * index + number, windows * of, seed)})
         if window is not None:
             found.append(window)
-            room -= sum(len(disk.files) for disk in window.disks)
+            room -= _number(window)
             if room < 0:
                 # Else the process would be killed for its memory, and begin anew.
                 raise MemoryError("there are more files than a plan has memory for on this machine; name parts of the tree")
@@ -83,6 +83,10 @@ def planned(roots: list[str], options: Options) -> Planned | None:
         else:
             return None
     return _together(found)
+
+
+def _number(plan: Planned) -> int:
+    return sum(len(disk.files) for disk in plan.disks)
 
 
 def _is_possible(windows: int, parts: int) -> bool:

@@ -93,9 +93,10 @@ pub(crate) fn run(args: WatchArgs) -> Result<u8, Failure> {
             .map_err(|error| Failure::told(format!("cannot listen to signals: {error}")))?;
     }
     let no_thread = |error: io::Error| Failure::told(format!("cannot start a thread: {error}"));
+    let input = Input::new().map_err(|error| Failure::told(no_terminal(&error)))?;
     let asking = Asking::start(source).map_err(no_thread)?;
     let (shows, ended) = mpsc::channel::<()>();
-    end_where_a_key_is_incomplete(ended, &signalled).map_err(no_thread)?;
+    end_where_a_key_is_incomplete((input, ended), &signalled).map_err(no_thread)?;
     let shown = on_terminal(|terminal| show(terminal, &mut state, asking, &signalled));
     drop(shows);
     let signal = signalled.load(Ordering::SeqCst);
@@ -108,8 +109,11 @@ pub(crate) fn run(args: WatchArgs) -> Result<u8, Failure> {
 
 /// A part of a key has come, and crossterm waits for the rest: for ever, whatever signal comes, and at a whole processor where the terminal is gone. So a
 /// thread looks whether what is to end has a second later, until `ended` has nobody at its other end.
-fn end_where_a_key_is_incomplete(ended: Receiver<()>, signalled: &Arc<AtomicUsize>) -> io::Result<()> {
-    let (input, signalled) = (Input::new()?, Arc::clone(signalled));
+fn end_where_a_key_is_incomplete(
+    (input, ended): (Input, Receiver<()>),
+    signalled: &Arc<AtomicUsize>,
+) -> io::Result<()> {
+    let signalled = Arc::clone(signalled);
     let goes_on = move || matches!(ended.recv_timeout(GRACE), Err(RecvTimeoutError::Timeout));
     let look = move || {
         while goes_on() {
